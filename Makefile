@@ -66,10 +66,10 @@ shots: $(BROWSER_READY)  ## the screenshots of Studio in the docs; look at them
 	PYTHONPATH=. $(BIN)/python tests/integration/browser/shots.py
 
 studio-types: $(READY) studio/node_modules/.ready  ## the TypeScript types of the HTTP API
-	$(BIN)/python -c 'import json; from batonkit.serving.api.openapi import openapi_document as document; print(json.dumps(document(inspection=True)))' > studio/openapi.json
+	$(BIN)/python -c 'import json; from batonkit.serve.api.openapi import openapi_document as document; print(json.dumps(document(inspection=True)))' > studio/openapi.json
 	cd studio && npm run --silent types
 
-studio-build: studio/node_modules/.ready  ## checks and builds Studio's page into src/batonkit/studio/assets
+studio-build: studio/node_modules/.ready  ## checks and builds Studio's page into src/batonkit/serve/studio/assets
 	cd studio && npm run --silent check && npm run --silent test && npm run --silent build
 
 test-minimum:  ## smoke tests with the lowest versions of all dependencies; `make test-minimum ARGS=postgres` for one extra
@@ -106,8 +106,8 @@ shape: $(READY)  ## sizes, layers, import loops
 	$(BIN)/python tests/architecture/shape.py
 
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_log_history.py tests/integration/soak tests/integration/serving/a2a/test_replicas.py \
-		tests/serving/api/test_openapi.py -p no:cacheprovider
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/log/test_fold.py tests/integration/soak tests/integration/serve/a2a/test_replicas.py \
+		tests/serve/api/test_openapi.py -p no:cacheprovider
 
 interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, MCP's conformance kit, and the programs of the migration pages
 	PYTHONPATH=. $(BIN)/python tests/interop/agui.py

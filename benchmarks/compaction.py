@@ -18,7 +18,7 @@ import click
 
 from batonkit import Agent, Limits, RunContext, Runner, tool
 from batonkit.agents import Compaction
-from batonkit.events import Event, HistoryCompacted, decode_log, encode_log
+from batonkit.log import Event, HistoryCompacted, decode_log, encode_log
 from batonkit.messages import AssistantMessage, Message, ToolCall, estimate_tokens
 from batonkit.models import Chunk, ModelRequest, ModelResponse
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from batonkit import Agent, RunContext, Runner, tool
-from batonkit.events import decode_lines
+from batonkit.log import decode_lines
 from batonkit.stores import SQLiteStore
 from batonkit.tools import ToolEffect
 from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel

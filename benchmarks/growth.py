@@ -22,12 +22,12 @@ from typing import Any
 
 from batonkit import Agent, Runner, tool
 from batonkit.agents import Compaction
-from batonkit.context.view import MessageWindow
 from batonkit.errors import ModelError
-from batonkit.events import encode_log
+from batonkit.log import encode_log
+from batonkit.log.view import MessageWindow
 from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
-from batonkit.runner import BackgroundRunner
+from batonkit.runs import BackgroundRunner
 from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel
 from benchmarks.script import Script
 from benchmarks.workloads import INSTRUCTIONS, Workload, branches, tool_loop
@@ -121,8 +121,8 @@ def _first_run(rounds: int) -> float:
 
 def _body_growths(rounds: int) -> list[Growth]:
     # Imported here because the packages bring HTTP clients along.
-    from batonkit.models.anthropic.request import build_parameters as for_anthropic
-    from batonkit.models.google.request import build_parameters as for_google
+    from batonkit.models.anthropic.anthropic_request import build_parameters as for_anthropic
+    from batonkit.models.google.google_request import build_parameters as for_google
     from batonkit.models.openai.chat import ChatDialect
     from batonkit.models.openai.responses import ResponsesDialect
 
@@ -330,7 +330,7 @@ class Talking:
 
 async def _listeners(rounds: int) -> Growth:
     # Imported here because it brings Starlette along.
-    from batonkit.serving.api import api_app
+    from batonkit.serve.api import api_app
 
     model = Talking()
     background = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))

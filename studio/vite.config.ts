@@ -8,7 +8,7 @@ export default defineConfig({
     target: "es2022",
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
-    outDir: "../src/batonkit/studio/assets",
+    outDir: "../src/batonkit/serve/studio/assets",
     emptyOutDir: true,
     rollupOptions: {
       output: {

@@ -96,7 +96,7 @@ def _name_apart(items: list[Any]) -> None:
         known.add(item.nodeid)
 
 
-_WATCHED = ("agents", "flow", "handoffs", "journeys", "laws", "patterns", "workflows")
+_WATCHED = ("agents", "handoffs", "journeys", "laws", "team", "workflows")
 """The folders whose runs are held to the law of the fold; with BATON_FOLD_LAW=all, it is all folders."""
 
 

@@ -9,15 +9,14 @@ from typing import Any
 from unittest.mock import patch
 
 from batonkit.agents.loop import ModelLoop
-from batonkit.context import HistoryEntry
-from batonkit.context import history as histories
-from batonkit.context.history import History
 from batonkit.errors import BatonError
-from batonkit.events import Event, RunStarted, decode_log, encode_log, keys
-from batonkit.flow.fold import RunFold
-from batonkit.flow.reads import LogReads
+from batonkit.log import Event, HistoryEntry, RunStarted, decode_log, encode_log, keys
+from batonkit.log import history as histories
+from batonkit.log.fold import RunFold
+from batonkit.log.history import History
+from batonkit.log.reads import LogReads
 from batonkit.messages import Message
-from batonkit.runner.result import RunResult
+from batonkit.runs.result import RunResult
 
 _LONGEST = 3000
 """Longer logs are not checked, for time."""

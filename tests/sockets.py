@@ -9,7 +9,7 @@ import httpx
 import msgspec
 from tests.waiting import PATIENCE
 
-from batonkit.serving import serve_in_background
+from batonkit.serve import serve_in_background
 
 
 class Client:

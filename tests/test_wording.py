@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from batonkit import Agent
+from batonkit._wording import nearest, quote_names, show, type_of, with_article
 from batonkit.messages import UserMessage
-from batonkit.wording import nearest, quote_names, show, type_of, with_article
 
 
 @pytest.mark.parametrize(

@@ -33,24 +33,24 @@ class Area:
 
 AREAS = {
     "flow": Area(
-        ("flow/follow.py", "flow/edges.py", "flow/team.py", "flow/tasks.py", "flow/loops.py"),
-        ("tests/flow", "tests/handoffs", "tests/workflows", "tests/patterns", "tests/runner", "tests/laws"),
+        ("team/follow.py", "team/edges.py", "team/team.py", "team/tasks.py", "team/loops.py"),
+        ("tests/team", "tests/handoffs", "tests/workflows", "tests/workflows", "tests/runs", "tests/laws"),
     ),
     "turn": Area(
         ("agents/turn.py", "agents/calls.py", "agents/loop.py", "agents/model_calls.py", "agents/middleware_layers.py"),
-        ("tests/agents", "tests/handoffs", "tests/context", "tests/middleware", "tests/runner", "tests/laws"),
+        ("tests/agents", "tests/handoffs", "tests/context", "tests/middleware", "tests/runs", "tests/laws"),
     ),
     "journal": Area(
-        ("runner/journal.py", "runner/stored_runs.py", "runner/driving.py"),
-        ("tests/runner", "tests/stores", "tests/worker", "tests/laws"),
+        ("runs/stored/journal.py", "runs/stored/repository.py", "runs/stored/driving.py"),
+        ("tests/runs", "tests/stores", "tests/worker", "tests/laws"),
     ),
     "stores": Area(
         ("stores/memory.py", "stores/sqlite/store.py", "stores/keyvalue.py", "stores/records.py"),
-        ("tests/conformance", "tests/stores", "tests/runner"),
+        ("tests/conformance", "tests/stores", "tests/runs"),
     ),
     "history": Area(
-        ("flow/history.py", "flow/fold.py", "context/history.py"),
-        ("tests/flow", "tests/context", "tests/handoffs", "tests/agents", "tests/runner", "tests/laws"),
+        ("log/views.py", "log/fold.py", "log/history.py"),
+        ("tests/team", "tests/context", "tests/handoffs", "tests/agents", "tests/runs", "tests/laws"),
     ),
 }
 

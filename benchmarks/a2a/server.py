@@ -18,7 +18,7 @@ import uvicorn
 from batonkit import Agent, Runner
 from batonkit.messages import text_of
 from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk
-from batonkit.serving.a2a import a2a_app
+from batonkit.serve.a2a import a2a_app
 
 PACE = 0.001
 """Seconds between tokens: faster than models are, so that little of what is measured is waiting."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from batonkit import Agent, BaseAgent, Handoff, Limits, LoopAgent, ParallelAgent, RunContext, Runner, handoff, tool
-from batonkit.events import TextDelta
 from batonkit.handoffs import HandoffInputData
+from batonkit.log import TextDelta
 from batonkit.messages import AssistantMessage, ToolCall, ToolMessage, text_of
 from batonkit.middleware import NextModelCall, model_middleware
 from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk

@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from batonkit.events import ControlTransferred
+from batonkit.log import ControlTransferred
 from batonkit.realtime import RealtimeSession, RealtimeSettings, TurnDetection
 from benchmarks.realtime.provider import Account, desk, provider_for
 

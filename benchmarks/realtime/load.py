@@ -11,7 +11,7 @@ from hashlib import blake2b
 from msgspec import Struct
 from tests.servers.realtime import silence, speech
 
-from batonkit.events import ControlTransferred
+from batonkit.log import ControlTransferred
 from batonkit.realtime import (
     AudioDelta,
     PlaybackTracker,

@@ -19,7 +19,7 @@ from tests.postgres import PostgresServer
 from tests.temporal_server import TemporalServer
 
 from batonkit import Runner
-from batonkit.events import AgentStarted, InterruptRaised, StepCompleted
+from batonkit.log import AgentStarted, InterruptRaised, StepCompleted
 from batonkit.stores import FINISHED_STATUSES, RunRecord, Store
 from benchmarks.worker.target import CALL_SECONDS, CALLS, LEASE, STORE, make_runner
 

@@ -8,7 +8,7 @@ import asyncio
 
 from batonkit import Agent, Runner, tool
 from batonkit.agents import Compaction
-from batonkit.events import HistoryCompacted
+from batonkit.log import HistoryCompacted
 from batonkit.messages import AssistantMessage, Usage, estimate_tokens
 from batonkit.models import ModelResponse
 from batonkit.testing import ScriptedModel, call

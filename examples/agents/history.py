@@ -9,9 +9,9 @@ from typing import Any
 
 from batonkit import Agent, BaseAgent, Runner, then_transfer, tool
 from batonkit.agents import HistoryPolicy
-from batonkit.context import HistoryEntry
+from batonkit.log import HistoryEntry
 from batonkit.messages import Message, ToolMessage, UserMessage, text_of
-from batonkit.runner import HistoryOptions
+from batonkit.runs import HistoryOptions
 from batonkit.testing import call, scripted_or_real
 
 

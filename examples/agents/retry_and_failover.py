@@ -7,7 +7,7 @@ baton check examples/agents/retry_and_failover.py:agent
 import logging
 
 from batonkit import Agent, FallbackModel, ModelError, RetryModel, Runner
-from batonkit.events import AgentResponded
+from batonkit.log import AgentResponded
 from batonkit.testing import ScriptedModel
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from batonkit import Agent, RunContext, Runner, tool
 from batonkit.agents import StopAt
-from batonkit.events import CustomDelta, ProgressDelta, ToolReturned
+from batonkit.log import CustomDelta, ProgressDelta, ToolReturned
 from batonkit.testing import call, scripted_or_real
 from batonkit.tools import Final
 

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from batonkit import Agent, RunContext, Runner, tool
-from batonkit.events import ProgressDelta, TextDelta, ToolReturned
+from batonkit.log import ProgressDelta, TextDelta, ToolReturned
 from batonkit.testing import call, scripted_or_real
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 
 from batonkit import Agent, Runner
-from batonkit.serving import serve_in_background
-from batonkit.serving.agui import agui_app, with_frontend_tools
+from batonkit.serve import serve_in_background
+from batonkit.serve.agui import agui_app, with_frontend_tools
 from batonkit.testing import call, scripted_or_real
 
 model = scripted_or_real([call("pick_color"), "Red it is: I paint the door."], cycle=True)

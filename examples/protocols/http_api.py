@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from batonkit import Agent, RunContext, Runner, tool
-from batonkit.serving import api_app, serve_in_background
+from batonkit.serve import api_app, serve_in_background
 from batonkit.testing import call, scripted_or_real
 
 

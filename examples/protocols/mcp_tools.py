@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer as Server
 from mcp.server.mcpserver.exceptions import ToolError
 
 from batonkit import Agent, Runner
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.mcp import MCPToolset
 from batonkit.testing import call, scripted_or_real
 

@@ -12,7 +12,7 @@ import uvicorn
 
 from batonkit import Agent, Runner, tool
 from batonkit.a2a import RemoteAgent
-from batonkit.serving.a2a import a2a_app
+from batonkit.serve.a2a import a2a_app
 from batonkit.testing import call, scripted_or_real, transfer_to
 
 

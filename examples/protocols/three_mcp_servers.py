@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from batonkit import Agent, Runner
 from batonkit.errors import ToolsUnavailableError
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.mcp import MCPToolset
 from batonkit.testing import call, scripted_or_real
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 
 from batonkit import tool
-from batonkit.events import AgentResponded, ControlTransferred, UserMessageAdded
+from batonkit.log import AgentResponded, ControlTransferred, UserMessageAdded
 from batonkit.realtime import AudioDelta, RealtimeAgent, RealtimeRunner
 from batonkit.testing import ScriptedRealtimeModel, ScriptStep, call, say, speech
 

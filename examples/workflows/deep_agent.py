@@ -6,8 +6,8 @@ baton check examples/workflows/deep_agent.py:deep
 
 from batonkit import Agent, Runner, deep_agent, tool
 from batonkit.messages import text_of
-from batonkit.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY
 from batonkit.testing import call, scripted_or_real
+from batonkit.workflows import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY
 
 
 @tool

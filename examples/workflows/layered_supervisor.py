@@ -5,7 +5,7 @@ baton check examples/workflows/layered_supervisor.py:editor
 """
 
 from batonkit import Agent, Runner, supervisor
-from batonkit.events import ControlTransferred
+from batonkit.log import ControlTransferred
 from batonkit.testing import call, scripted_or_real
 
 research = supervisor(

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from batonkit import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, supervisor, tool
-from batonkit.events import decode_log, encode_log
+from batonkit.log import decode_log, encode_log
 from batonkit.testing import call, scripted_or_real
 
 

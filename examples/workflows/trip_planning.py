@@ -7,8 +7,8 @@ baton graph examples/workflows/trip_planning.py:trip
 
 from batonkit import Runner, plan_execute, tool
 from batonkit.messages import text_of
-from batonkit.patterns import PLAN_EXECUTE_KEY, ParallelPlan, make_executor, make_planner, make_replanner
 from batonkit.testing import call, scripted_or_real
+from batonkit.workflows import PLAN_EXECUTE_KEY, ParallelPlan, make_executor, make_planner, make_replanner
 
 
 @tool

@@ -5,7 +5,7 @@ baton check examples/workflows/writer_and_critic.py:article
 """
 
 from batonkit import Agent, LoopAgent, Runner, SequentialAgent
-from batonkit.events import AgentStarted
+from batonkit.log import AgentStarted
 from batonkit.testing import call, say, scripted_or_real, transcript
 from batonkit.workflows import break_loop_tool
 

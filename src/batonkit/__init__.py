@@ -5,7 +5,7 @@ Names are loaded on first use, so `import batonkit` imports no model provider, d
 
 from typing import TYPE_CHECKING
 
-from .lazy import lazy_exports
+from ._lazy import lazy_exports
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     )
     from .context import Limits, RunContext
     from .errors import BatonError, ModelError, RunError, SetupError, ToolError
-    from .events import Exit, Transfer
     from .handoffs import Handoff, HandoffInputData, handoff
+    from .log import Exit, Transfer
     from .middleware import Middleware
     from .models import FallbackModel, Model, ModelSettings, RetryModel
-    from .patterns import deep_agent, plan_execute, supervisor
-    from .runner import Runner, RunResult, RunStream
+    from .runs import Runner, RunResult, RunStream
     from .tools import Approval, GuardrailVerdict, Tool, ToolResult, guardrail, tool
-    from .workflows import LoopAgent, ParallelAgent, SequentialAgent
+    from .workflows import LoopAgent, ParallelAgent, SequentialAgent, deep_agent, plan_execute, supervisor
 
 _PACKAGES = {
     "agents": (
@@ -43,14 +42,13 @@ _PACKAGES = {
     ),
     "context": ("Limits", "RunContext"),
     "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
-    "events": ("Exit", "Transfer"),
+    "log": ("Exit", "Transfer"),
     "handoffs": ("Handoff", "HandoffInputData", "handoff"),
     "middleware": ("Middleware",),
     "models": ("FallbackModel", "Model", "ModelSettings", "RetryModel"),
-    "patterns": ("deep_agent", "plan_execute", "supervisor"),
-    "runner": ("RunResult", "RunStream", "Runner"),
+    "runs": ("RunResult", "RunStream", "Runner"),
     "tools": ("Approval", "GuardrailVerdict", "Tool", "ToolResult", "guardrail", "tool"),
-    "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
+    "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent", "deep_agent", "plan_execute", "supervisor"),
 }
 
 __all__ = [

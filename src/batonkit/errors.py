@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from .wording import nearest as nearest
-from .wording import quote_names as quote_names
-from .wording import show, type_of
+from ._wording import nearest as nearest
+from ._wording import quote_names as quote_names
+from ._wording import show, type_of
 
 
 class BatonError(Exception):

@@ -1509,7 +1509,7 @@ export interface components {
          * RequestRecord
          * @description The parts of the request that a response answers which the log does not have elsewhere.
          *
-         *         The messages are what the agent read of the log. `batonkit.flow.requests` restores the request.
+         *         The messages are what the agent read of the log. `batonkit.team.requests` restores the request.
          */
         RequestRecord: {
             /** @default  */

@@ -62,7 +62,7 @@ export function testOf(events: Event[]): string {
   const path = events.filter((event) => event.type === "ControlTransferred").map((event) => event.target ?? "");
   const script = [...steps].map(([agent, made]) => `        ${py(agent)}: [\n${made.map((each) => `            ${each},`).join("\n")}\n        ],`).join("\n");
   return [
-    "from batonkit import Runner", "from batonkit.events import ControlTransferred", "from batonkit.testing import ScriptedModel, call, say", "",
+    "from batonkit import Runner", "from batonkit.log import ControlTransferred", "from batonkit.testing import ScriptedModel, call, say", "",
     "from desk import team  # your root agent", "", "", "async def test_the_run() -> None:", "    model = ScriptedModel({", script, "    })",
     `    result = await Runner(team, model=model).run(${py(inputOf(events))})`,
     `    assert [event.target for event in result.events if isinstance(event, ControlTransferred)] == ${pyValue(path)}`,

@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from tests.ports import reserved_port
-from tests.serving.a2a.clients import served
+from tests.serve.a2a.clients import served
 
 from batonkit import Agent, Runner, agent, tool
 from batonkit.a2a import RemoteAgent
 from batonkit.agents import AgentContext
 from batonkit.errors import RemoteError, RemoteUnavailableError, SetupError
-from batonkit.events import TextDelta
-from batonkit.serving.a2a import a2a_app
+from batonkit.log import TextDelta
+from batonkit.serve.a2a import a2a_app
 from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 

@@ -9,12 +9,12 @@ from a2a.types.a2a_pb2 import AgentCard
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import Receive, Scope, Send
-from tests.serving.a2a.clients import served
+from tests.serve.a2a.clients import served
 
 from batonkit import Agent, Runner
 from batonkit.a2a import RemoteAgent
 from batonkit.errors import RemoteError, SetupError
-from batonkit.serving.a2a import a2a_app
+from batonkit.serve.a2a import a2a_app
 from batonkit.testing import ScriptedModel
 
 

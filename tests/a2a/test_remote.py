@@ -8,22 +8,21 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.ports import reserved_port
-from tests.serving.a2a.clients import served
-from tests.serving.a2a.sdk_service import sdk_service
+from tests.serve.a2a.clients import served
+from tests.serve.a2a.sdk_service import sdk_service
 from tests.waiting import PATIENCE, until
 
 from batonkit import Agent, RunContext, Runner, agent, handoff, then_transfer, tool
 from batonkit.a2a import RemoteAgent
 from batonkit.a2a import remote as remote_agent
 from batonkit.agents import AgentContext
-from batonkit.context import HistoryEntry
 from batonkit.errors import ModelRequestError, RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
-from batonkit.events import TextDelta
 from batonkit.handoffs import HandoffInputData
 from batonkit.handoffs.filters import keep_last
+from batonkit.log import HistoryEntry, TextDelta
 from batonkit.messages import Message, text_of
-from batonkit.runner import HistoryOptions
-from batonkit.serving.a2a import a2a_app
+from batonkit.runs import HistoryOptions
+from batonkit.serve.a2a import a2a_app
 from batonkit.stores import iter_records
 from batonkit.testing import ScriptedModel, ScriptedStream, call, transfer_to
 from batonkit.workflows import LoopAgent, SequentialAgent

@@ -29,7 +29,7 @@ from batonkit import (
 )
 from batonkit.agents import AgentToolResult, with_guardrails
 from batonkit.errors import LimitError
-from batonkit.events import AgentResponded, ControlTransferred, Event, InterruptRaised, TextDelta, ToolReturned
+from batonkit.log import AgentResponded, ControlTransferred, Event, InterruptRaised, TextDelta, ToolReturned
 from batonkit.messages import AssistantMessage, Message, ToolCall, Usage, text_of
 from batonkit.models import ModelRequest
 from batonkit.stores import MemoryStore

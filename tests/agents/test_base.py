@@ -4,9 +4,9 @@ import pytest
 
 from batonkit import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer
 from batonkit.errors import TaskDeclinedError
-from batonkit.events import Action, AgentResponded, TextDelta
+from batonkit.log import Action, AgentResponded, TextDelta
 from batonkit.messages import Image, Text, UserMessage
-from batonkit.runner import RunStream
+from batonkit.runs import RunStream
 from batonkit.testing import ScriptedModel, transcript, transfer_to
 
 

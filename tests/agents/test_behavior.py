@@ -10,7 +10,7 @@ from batonkit import Agent, RunContext, Runner, ToolError, agent, tool
 from batonkit.agents import AgentContext, Stop, StopAt
 from batonkit.context import RunContext as Context
 from batonkit.errors import OutputError, SetupError
-from batonkit.events import AgentResponded, Event, StepCompleted, ToolReturned
+from batonkit.log import AgentResponded, Event, StepCompleted, ToolReturned
 from batonkit.messages import AssistantMessage, ToolMessage, UserMessage
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 

@@ -15,11 +15,11 @@ from batonkit.errors import (
     ToolResultError,
     TransferError,
 )
-from batonkit.events import StepCompleted, ToolReturned
+from batonkit.log import StepCompleted, ToolReturned
 from batonkit.messages import ToolMessage, ToolSpec, text_of
 from batonkit.testing import ScriptedModel, call
 from batonkit.tools import FunctionTool, ToolResult
-from batonkit.tools.base import ToolWrapper
+from batonkit.tools.base_tool import ToolWrapper
 
 
 def make_runner(

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from batonkit import Agent, RunContext, Runner, SetupError, handoff, tool
 from batonkit.errors import HandoffInputError, TransferError
-from batonkit.events import ControlTransferred
+from batonkit.log import ControlTransferred
 from batonkit.messages import AssistantMessage, ToolCall, UserMessage, text_of
 from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 

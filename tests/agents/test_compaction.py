@@ -20,8 +20,8 @@ from batonkit import (
 )
 from batonkit.agents import AgentHooks, Compaction
 from batonkit.errors import LimitError, ReplayMismatchError
-from batonkit.events import AgentResponded, EventRef, HistoryCompacted, decode_log, encode_log
 from batonkit.handoffs import filters
+from batonkit.log import AgentResponded, EventRef, HistoryCompacted, decode_log, encode_log
 from batonkit.messages import (
     AssistantMessage,
     Message,

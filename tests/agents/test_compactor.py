@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.flow.test_scale import count_calls, run_without_event_loop
+from tests.team.test_scale import count_calls, run_without_event_loop
 
 from batonkit import Agent, Limits, RunContext, Runner, tool
 from batonkit.agents import Compaction, loop
-from batonkit.events import HistoryCompacted, decode_log, encode_log
+from batonkit.log import HistoryCompacted, decode_log, encode_log
 from batonkit.messages import Message, estimate_tokens
 from batonkit.testing import ScriptedModel, call
 

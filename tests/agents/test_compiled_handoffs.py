@@ -7,7 +7,7 @@ import pytest
 
 from batonkit import Agent, AgentContext, RunContext, Runner, Transfer, agent, handoff, tool
 from batonkit.errors import RunError, TransferError
-from batonkit.events import AgentResponded
+from batonkit.log import AgentResponded
 from batonkit.testing import ScriptedModel, call
 
 

@@ -7,7 +7,7 @@ import pytest
 from batonkit import Agent, RunContext, Runner, handoff, tool
 from batonkit.agents import with_guardrails
 from batonkit.errors import RunError, SetupError, UnknownToolError
-from batonkit.events import AgentResponded, ToolReturned
+from batonkit.log import AgentResponded, ToolReturned
 from batonkit.messages import ToolSpec
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 from batonkit.tools import Tool, ToolResult, with_tool_guardrails

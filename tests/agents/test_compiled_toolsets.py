@@ -9,7 +9,7 @@ import pytest
 from batonkit import Agent, RunContext, Runner, SetupError, tool
 from batonkit.context.run_state import AsyncCloseable
 from batonkit.errors import UnknownToolError
-from batonkit.events import AgentResponded, ToolReturned
+from batonkit.log import AgentResponded, ToolReturned
 from batonkit.models import ModelRequest
 from batonkit.testing import ScriptedModel, call
 from batonkit.tools import Tool, Toolset

@@ -26,11 +26,11 @@ from batonkit import (
 )
 from batonkit.agents import AgentHooks, with_guardrails
 from batonkit.errors import GuardrailFailedError, GuardrailTrippedError, NotEncodableError, ReplayMismatchError
-from batonkit.events import AgentResponded, BreakLoop, ControlTransferred, StepCompleted, ToolReturned
-from batonkit.events.codec import decode_log, encode_log
+from batonkit.log import AgentResponded, BreakLoop, ControlTransferred, StepCompleted, ToolReturned
+from batonkit.log.codec import decode_log, encode_log
 from batonkit.messages import Message, ToolMessage, text_of
 from batonkit.models import ModelRequest
-from batonkit.runner import GuardrailResult
+from batonkit.runs import GuardrailResult
 from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 MODES = pytest.mark.parametrize("mode", ["blocking", "parallel"])

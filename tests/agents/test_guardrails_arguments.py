@@ -20,10 +20,10 @@ from batonkit import (
 )
 from batonkit.agents import with_guardrails
 from batonkit.errors import GuardrailTrippedError
-from batonkit.events import AgentResponded, Event
+from batonkit.log import AgentResponded, Event
 from batonkit.messages import Message
 from batonkit.models import ModelRequest
-from batonkit.runner import Interrupt
+from batonkit.runs import Interrupt
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transcript, transfer_to
 from batonkit.tools import with_tool_guardrails
 

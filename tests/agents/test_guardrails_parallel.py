@@ -10,7 +10,7 @@ from tests.agents.guardrail_fakes import HangingModel, RecordingGuardrail, ask, 
 from batonkit import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, agent
 from batonkit.agents import with_guardrails
 from batonkit.errors import GuardrailTrippedError, ModelError
-from batonkit.events import Delta, Event, TextDelta
+from batonkit.log import Delta, Event, TextDelta
 from batonkit.messages import AssistantMessage, Message, Reasoning, text_of
 from batonkit.middleware import model_middleware
 from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse

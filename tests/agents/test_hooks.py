@@ -9,10 +9,10 @@ import pytest
 from batonkit import Agent, RunContext, Runner, RunResult, tool
 from batonkit.agents import AgentHooks, RunHooks
 from batonkit.errors import OpenInterruptError
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.messages import ToolCall
 from batonkit.models import ModelRequest, ModelResponse
-from batonkit.runner import Interrupt
+from batonkit.runs import Interrupt
 from batonkit.testing import ScriptedModel, call, transfer_to
 
 

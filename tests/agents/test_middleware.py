@@ -24,7 +24,7 @@ from batonkit import (
 )
 from batonkit.agents import AgentContext, Compaction, with_guardrails
 from batonkit.errors import BatonError, GuardrailTrippedError, LimitError, ModelError, SetupError, ToolError
-from batonkit.events import (
+from batonkit.log import (
     AgentResponded,
     HistoryCompacted,
     ResponseRestarted,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from batonkit import Agent, BatonError, Limits, ModelError, RunContext, Runner, tool
 from batonkit.errors import EmptyResponseError, LimitError, OutputError, TurnLimitError
-from batonkit.events import AgentResponded, Delta, ResponseRestarted, TextDelta, ToolReturned
+from batonkit.log import AgentResponded, Delta, ResponseRestarted, TextDelta, ToolReturned
 from batonkit.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, Usage, UserMessage, text_of
 from batonkit.models import CompleteResponse, FallbackModel, Model, ModelRequest, ModelResponse, RetryModel
 from batonkit.testing import ScriptedModel, ScriptedStream, call, say, transcript

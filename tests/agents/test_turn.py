@@ -10,9 +10,9 @@ from inline_snapshot import snapshot
 from batonkit import Agent, AgentContext, RunContext, Runner, RunResult, agent, handoff, tool
 from batonkit.agents import MultipleTransfers
 from batonkit.errors import TransferError, UnknownToolError
-from batonkit.events import AgentResponded, ControlTransferred, Exit, InterruptRaised, ToolReturned
+from batonkit.log import AgentResponded, ControlTransferred, Exit, InterruptRaised, ToolReturned
 from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 from batonkit.tools import ToolResult
 

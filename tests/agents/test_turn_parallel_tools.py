@@ -7,7 +7,7 @@ import pytest
 
 from batonkit import Agent, RunContext, Runner, tool
 from batonkit.errors import SetupError
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 
 

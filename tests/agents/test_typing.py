@@ -6,7 +6,7 @@ from typing import Any, assert_type
 from pydantic import BaseModel
 
 from batonkit import Agent, AgentContext, BaseAgent, RunContext, Runner, RunResult, RunStream, agent, tool
-from batonkit.events import Action
+from batonkit.log import Action
 from batonkit.testing import ScriptedModel, call
 
 

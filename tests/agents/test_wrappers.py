@@ -22,7 +22,7 @@ from batonkit import (
 )
 from batonkit.agents import with_guardrails
 from batonkit.errors import GuardrailTrippedError, LimitError
-from batonkit.events import ControlTransferred
+from batonkit.log import ControlTransferred
 from batonkit.testing import ScriptedModel, call
 from batonkit.workflows import BreakLoop
 

@@ -6,7 +6,7 @@ import pytest
 
 from batonkit import Agent, AgentContext, Limits, RunContext, Runner, SetupError, agent, then_transfer, tool
 from batonkit.errors import LimitError
-from batonkit.events import StepCompleted, ValueChanges, decode_log, encode_log
+from batonkit.log import StepCompleted, ValueChanges, decode_log, encode_log
 from batonkit.testing import ScriptedModel, call
 
 

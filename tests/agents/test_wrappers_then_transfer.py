@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 
 from batonkit import Agent, AgentContext, Exit, RunContext, Runner, SetupError, Transfer, agent, then_transfer, tool
 from batonkit.errors import TurnLimitError
-from batonkit.events import AgentResponded, Event
+from batonkit.log import AgentResponded, Event
 from batonkit.messages import UserMessage
 from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 

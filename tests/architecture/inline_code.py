@@ -15,8 +15,8 @@ from batonkit import Agent, Runner, RunResult
 from batonkit.agents import AgentContext
 from batonkit.context import RunContext
 from batonkit.realtime import RealtimeRunner, RealtimeSession
-from batonkit.runner import BackgroundRunner, RunStream
-from batonkit.runner.threads import Thread
+from batonkit.runs import BackgroundRunner, RunStream
+from batonkit.runs.threads.thread import Thread
 from batonkit.stores import PostgresStore, SQLiteStore, Store
 from batonkit.worker import Worker
 

@@ -19,7 +19,7 @@ PROTOCOLS: dict[str, tuple[type, ...]] = {
 """Protocols whose docstrings hold for the classes that implement them, by the end of their names."""
 
 NOT_FOR_PROGRAMS = frozenset(
-    {"__init__", "__main__", "__pycache__", "cli", "py", "arguments", "lazy", "propagation", "version", "wording"}
+    {"__init__", "__main__", "__pycache__", "cli", "py", "_checks", "_lazy", "_propagation", "version", "_wording"}
 )
 PACKAGES = sorted({path.stem for path in PACKAGE.iterdir()} - NOT_FOR_PROGRAMS)
 """The packages and modules that programs import from."""

@@ -5,7 +5,7 @@ Run it on the whole package or on parts of it:
     python tests/architecture/style.py
     python tests/architecture/style.py src/batonkit/agents src/batonkit/errors.py
     python tests/architecture/style.py --tests
-    python tests/architecture/style.py --tests tests/runner
+    python tests/architecture/style.py --tests tests/runs
 
 It reads docstrings, comments and string literals, and in tests also the names of functions and classes.
 """

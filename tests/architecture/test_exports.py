@@ -80,11 +80,11 @@ def test_the_reference_has_a_page_for_each_package() -> None:
         ROOT,
         "__main__",
         "cli",
-        "arguments",
-        "lazy",
-        "propagation",
+        "_checks",
+        "_lazy",
+        "_propagation",
         "version",
-        "wording",
+        "_wording",
     }
     assert {page.stem for page in REFERENCE.glob("*.md")} == {"index", *PACKAGES}
     for package in PACKAGES:

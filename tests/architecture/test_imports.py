@@ -22,14 +22,19 @@ NOT_EVEN_YET = frozenset({"asyncio", "msgspec", "typing_extensions", "dataclasse
 NOT_FOR_A_FIRST_RUN = frozenset(
     {
         *("email", "urllib", "json", "difflib", "random", "secrets", "hashlib"),
-        *("batonkit.models.retry", "batonkit.models.provider_errors", "batonkit.stores.urls", "batonkit.flow.requests"),
         *(
-            "batonkit.runner.answers",
-            "batonkit.runner.background",
-            "batonkit.runner.driving",
-            "batonkit.runner.stored_runs",
+            "batonkit.models.retry",
+            "batonkit.models.provider_errors",
+            "batonkit.stores.addresses",
+            "batonkit.team.requests",
         ),
-        *("batonkit.runner.threads", "batonkit.runner.waiting"),
+        *(
+            "batonkit.runs.answers",
+            "batonkit.runs.background.background_runner",
+            "batonkit.runs.stored.driving",
+            "batonkit.runs.stored.repository",
+        ),
+        *("batonkit.runs.threads.thread", "batonkit.runs.threads.waiting"),
     }
 )
 """Modules that a run without a store does not need; each is loaded when it is used first."""
@@ -95,7 +100,7 @@ def test_a_first_team_without_tools_loads_nothing_heavy() -> None:
 
 def test_a_first_run_loads_only_what_it_needs() -> None:
     loaded = _modules_loaded_by(_A_FIRST_RUN)
-    assert "batonkit.runner.stream" in loaded
+    assert "batonkit.runs.stream" in loaded
     assert loaded & (HEAVY | NOT_FOR_A_FIRST_RUN) == set()
 
 
@@ -104,7 +109,6 @@ def test_a_first_run_loads_only_what_it_needs() -> None:
     [
         "errors",
         "messages",
-        "events",
         "log",
         "context",
         "models",
@@ -113,7 +117,7 @@ def test_a_first_run_loads_only_what_it_needs() -> None:
         "stores",
         "otel",
         "mcp",
-        "serving",
+        "serve",
         "worker",
     ],
 )
@@ -129,4 +133,4 @@ def test_the_command_line_answers_for_its_version_without_loading_a_run() -> Non
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     said, *loaded = json.loads(finished.stdout)
     assert said.startswith("baton, version ")
-    assert not {"batonkit.runner", "pydantic", "rich"} & set(loaded)
+    assert not {"batonkit.runs", "pydantic", "rich"} & set(loaded)

@@ -1,4 +1,4 @@
-"""Keys are made and read in `batonkit.events.keys`, and nowhere else."""
+"""Keys are made and read in `batonkit.log.keys`, and nowhere else."""
 
 import ast
 import re
@@ -8,17 +8,17 @@ from itertools import pairwise
 import pytest
 from tests.architecture.shape import PACKAGE, REPOSITORY
 
-GRAMMAR = PACKAGE / "events" / "keys.py"
+GRAMMAR = PACKAGE / "log" / "keys.py"
 OTHER_KEYS = {
     "src/batonkit/messages/input_parts.py": "places in JSON data",
-    "src/batonkit/serving/api/handlers.py": "idempotency keys of requests",
+    "src/batonkit/serve/api/handlers.py": "idempotency keys of requests",
 }
 """Modules with keys of another kind."""
-MAKES = "makes a key; use keys.inside, or the function of events/keys.py for this effect"
+MAKES = "makes a key; use keys.inside, or the function of log/keys.py for this effect"
 MAKES_CALL = "makes the key of a call; use keys.call(response, position)"
 MAKES_ANSWER = "makes the key of an answer; use keys.answer(interrupt)"
-READS = "takes a key apart; use keys.parent, name, contains, is_nested or another function of events/keys.py"
-MATCHES = "matches a key; put the regular expression into a function of events/keys.py"
+READS = "takes a key apart; use keys.parent, name, contains, is_nested or another function of log/keys.py"
+MATCHES = "matches a key; put the regular expression into a function of log/keys.py"
 
 _CUTS = {"partition", "removeprefix", "removesuffix", "rpartition", "rsplit", "split"}
 _STRING_METHODS = _CUTS | {"count", "endswith", "find", "replace", "rfind", "startswith"}

@@ -42,4 +42,4 @@ def test_nothing_imported_on_load_goes_up_either() -> None:
         if order.index(below) < order.index(package)
     ]
     assert upwards == []
-    assert layers_of(packages)["wording"] == 0
+    assert layers_of(packages)["_wording"] == 0

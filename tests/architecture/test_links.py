@@ -28,6 +28,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_to_files_of_the_repository_lead_somewhere(page: Path) -> None:
+    named = re.findall(r"/blob/main/([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (REPOSITORY / path).exists()] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
     docs = REPOSITORY / "docs"

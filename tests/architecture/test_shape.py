@@ -21,8 +21,8 @@ _COMPLEX = re.compile(r"def (\w+)\(.*# noqa: C901$", re.MULTILINE)
 COMPLEX_FUNCTIONS = {
     "src/batonkit/cli/display.py: _show_event",
     "src/batonkit/otel/spans.py: _trace",
-    "src/batonkit/realtime/agent.py: _process",
-    "src/batonkit/serving/a2a/projection.py: apply",
+    "src/batonkit/realtime/realtime_agent.py: _process",
+    "src/batonkit/serve/a2a/projection.py: apply",
     "src/batonkit/testing/transcripts.py: _line",
     "tests/laws/realtime_sessions.py: _perform",
     "tests/servers/anthropic/request_schema.py: _check_block",

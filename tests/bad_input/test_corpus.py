@@ -51,10 +51,9 @@ from batonkit.middleware import (
 )
 from batonkit.models import ModelPrice, resolve_model
 from batonkit.otel import OTelObserver
-from batonkit.patterns import make_executor, make_planner, make_replanner
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, TurnDetection
-from batonkit.runner import BackgroundRunner, HandoffRules, HistoryOptions
-from batonkit.serving import (
+from batonkit.runs import BackgroundRunner, HandoffRules, HistoryOptions
+from batonkit.serve import (
     APIKeyAuth,
     BasicAuth,
     BearerAuth,
@@ -69,11 +68,12 @@ from batonkit.serving import (
     mcp_server,
     runner_lifespan,
 )
+from batonkit.serve.studio import studio_app
 from batonkit.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, resolve_store
-from batonkit.studio import studio_app
 from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call
 from batonkit.tools import with_tool_guardrails
 from batonkit.worker import LocalEngine, Worker
+from batonkit.workflows import make_executor, make_planner, make_replanner
 
 
 class Own(BaseAgent[Any, str]):

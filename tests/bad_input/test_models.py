@@ -8,7 +8,7 @@ import pytest
 
 from batonkit import Agent, Limits, ModelError, Runner, tool
 from batonkit.errors import EmptyResponseError, LimitError, TransferError, TurnLimitError, UnknownToolError
-from batonkit.events import AgentResponded, ToolReturned
+from batonkit.log import AgentResponded, ToolReturned
 from batonkit.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, text_of
 from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
 from batonkit.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to

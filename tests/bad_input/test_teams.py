@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from batonkit import Agent, BatonError, Runner, SetupError, handoff, then_transfer, tool
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedModel
 
 

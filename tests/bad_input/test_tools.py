@@ -9,7 +9,7 @@ from tests.waiting import PATIENCE
 
 from batonkit import Agent, AgentContext, RunContext, Runner, SetupError, Transfer, agent, tool
 from batonkit.errors import NotEncodableError, RunError, ToolFailedError, ToolResultError
-from batonkit.events import InterruptRaised, StepCompleted
+from batonkit.log import InterruptRaised, StepCompleted
 from batonkit.messages import Data, ToolMessage
 from batonkit.testing import ScriptedModel, call, transcript
 from batonkit.tools import FunctionTool

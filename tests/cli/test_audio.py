@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batonkit.cli.audio import Recording, read_wav
-from batonkit.cli.errors import TargetError
+from batonkit.cli.cli_errors import TargetError
 from batonkit.testing import speech
 
 HERTZ, SECONDS = 440, 0.25

@@ -9,8 +9,8 @@ import pytest
 
 from batonkit import Agent, BaseAgent, Runner, handoff, then_transfer
 from batonkit.agents import AgentContext
-from batonkit.flow import Team
 from batonkit.inspection.findings import find_endless_cycles, transfer_costs
+from batonkit.team import Team
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

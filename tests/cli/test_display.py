@@ -7,11 +7,12 @@ import pytest
 from rich.console import Console
 
 from batonkit import Agent, ParallelAgent, Runner, SequentialAgent, agent, handoff, supervisor, tool
+from batonkit._wording import printable
 from batonkit.agents import AgentContext
 from batonkit.cli import display
 from batonkit.cli.display import Screen, format_call, format_usage, format_value, shorten
 from batonkit.context import RunContext
-from batonkit.events import (
+from batonkit.log import (
     AgentResponded,
     AgentStarted,
     ControlTransferred,
@@ -29,10 +30,9 @@ from batonkit.events import (
     TextDelta,
     ToolReturned,
 )
-from batonkit.events.base import RUN_ORIGIN
+from batonkit.log.event import RUN_ORIGIN
 from batonkit.messages import AssistantMessage, Image, Text, ToolCall, Usage
 from batonkit.testing import ScriptedModel, ScriptedStream, call, say
-from batonkit.wording import printable
 
 ROUTER = Origin("1", "Router")
 WEATHER = Origin("2", "Weather", ROUTER)
@@ -356,5 +356,5 @@ def test_streamed_text_is_indented_line_by_line() -> None:
 def test_every_event_class_is_displayed_or_ignored_explicitly() -> None:
     # A new event class must be added to the union; pyright then points at the match that lacks a case.
     assert set(get_args(display.AnyEvent)) == {
-        event for event in Event.__subclasses__() if event.__module__ == "batonkit.events.types"
+        event for event in Event.__subclasses__() if event.__module__ == "batonkit.log.events"
     }

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batonkit.cli.cli_errors import TargetError
 from batonkit.cli.env_file import load_env_file, parse_env
-from batonkit.cli.errors import TargetError
 
 
 @pytest.mark.parametrize(

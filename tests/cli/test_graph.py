@@ -196,7 +196,7 @@ def test_inner_agents_are_clusters_in_dot(write: Write, baton: Invoke) -> None:
 def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> None:
     write(
         """
-        from batonkit.patterns import *
+        from batonkit.workflows import *
         trip = plan_execute(
             name="Trip", description="d", planner=make_planner(), executor=make_executor(), replanner=make_replanner()
         )

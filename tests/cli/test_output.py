@@ -11,10 +11,10 @@ import pytest
 
 import batonkit.cli
 from batonkit import Agent, Runner
+from batonkit._wording import one_line, printable
 from batonkit.cli.output import escape_json
 from batonkit.stores import MemoryStore, SQLiteStore
 from batonkit.testing import ScriptedModel
-from batonkit.wording import one_line, printable
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batonkit.events import RunCompleted, RunFailed, RunStarted, decode_log
+from batonkit.log import RunCompleted, RunFailed, RunStarted, decode_log
 from batonkit.testing import transcript
 
 Write = Callable[..., Path]

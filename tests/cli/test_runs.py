@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from batonkit import Agent, Runner
-from batonkit.events import RunStarted, decode_log
-from batonkit.runner.recovery import UNDRIVABLE_NOTE
+from batonkit.log import RunStarted, decode_log
+from batonkit.runs.stored.recovery import UNDRIVABLE_NOTE
 from batonkit.stores import SUMMARY_NOTE, SQLiteStore
 from batonkit.testing import ScriptedModel
 from batonkit.worker.deaths import PARKED_NOTE

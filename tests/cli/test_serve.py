@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE
 
 from batonkit import Agent, Runner, agent
 from batonkit.agents import AgentContext
-from batonkit.cli.errors import TargetError
+from batonkit.cli.cli_errors import TargetError
 from batonkit.cli.serve import make_app, make_runner, read_tokens, serve_with_reload
 from batonkit.testing import ScriptedModel
 
@@ -147,7 +147,7 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
     ],
 )
 def test_auth_option(write: Write, baton: Invoke, options: list[str], message: str) -> None:
-    write(TEAM + 'from batonkit.serving import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
+    write(TEAM + 'from batonkit.serve import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
     result = baton("serve", "desk:desk", *options)
     assert result.exit_code != 0
     assert message in f"{result.stderr}{result.exception}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batonkit import BaseAgent, Runner, SetupError
-from batonkit.cli.errors import TargetError
+from batonkit.cli.cli_errors import TargetError
 from batonkit.cli.targets import load_target
 
 Write = Callable[..., Path]

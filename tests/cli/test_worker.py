@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batonkit import Agent, Runner
-from batonkit.runner.recovery import UNDRIVABLE_NOTE
+from batonkit.runs.stored.recovery import UNDRIVABLE_NOTE
 from batonkit.testing import ScriptedModel
 from batonkit.worker import Worker
 

@@ -4,11 +4,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.runner.recording_store import ManualClock
+from tests.runs.recording_store import ManualClock
 
 from batonkit.stores import MemoryStore, SQLiteStore, Store
 from batonkit.testing.conformance import check_name
-from batonkit.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
+from batonkit.testing.conformance.engine_checks import ENGINE_CHECKS, EngineCheck, EnginePlace
 from batonkit.worker import LocalEngine
 
 

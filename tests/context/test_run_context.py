@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from batonkit import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
 from batonkit.errors import NotEncodableError, OpenInterruptError, SetupError
-from batonkit.events import CustomDelta, Event, InterruptRaised, ProgressDelta, StepCompleted
+from batonkit.log import CustomDelta, Event, InterruptRaised, ProgressDelta, StepCompleted
 from batonkit.testing import ScriptedModel, call, transcript
 
 

@@ -9,7 +9,7 @@ from tests.waiting import forever
 from batonkit import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
 from batonkit.context.run_state import UsageMeter
 from batonkit.errors import LimitError
-from batonkit.events import AgentResponded, ControlTransferred, Origin
+from batonkit.log import AgentResponded, ControlTransferred, Origin
 from batonkit.messages import AssistantMessage, Usage
 from batonkit.testing import ScriptedModel, call, say, transfer_to
 

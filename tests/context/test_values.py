@@ -14,8 +14,8 @@ from batonkit import Agent, AgentContext, RunContext, Runner, agent, tool
 from batonkit.context import Values
 from batonkit.context.values import TrackedValues, to_json_value
 from batonkit.errors import NotEncodableError, RunError
-from batonkit.events import StepCompleted, ValueChanges, decode_event, encode_event
-from batonkit.events.base import RUN_ORIGIN as NOBODY_ORIGIN
+from batonkit.log import StepCompleted, ValueChanges, decode_event, encode_event
+from batonkit.log.event import RUN_ORIGIN as NOBODY_ORIGIN
 from batonkit.testing import ScriptedModel, call
 
 

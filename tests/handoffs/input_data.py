@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from batonkit.context import Limits, RunContext
 from batonkit.context.run_state import RunState, UsageMeter
-from batonkit.events import Origin
 from batonkit.handoffs import HandoffInputData, HandoffInputFilter
-from batonkit.log import Log
+from batonkit.log import Origin
+from batonkit.log.log import Log
 from batonkit.messages import (
     AssistantMessage,
     Content,

@@ -9,12 +9,19 @@ from pydantic import BaseModel
 
 from batonkit import Agent, BaseAgent, RunContext, Runner, handoff, tool
 from batonkit.agents import RunHooks
-from batonkit.context import HistoryEntry
-from batonkit.events import AgentResponded, ControlTransferred, StepCompleted, ToolReturned, decode_log, encode_log
 from batonkit.handoffs import HandoffInputData
+from batonkit.log import (
+    AgentResponded,
+    ControlTransferred,
+    HistoryEntry,
+    StepCompleted,
+    ToolReturned,
+    decode_log,
+    encode_log,
+)
 from batonkit.messages import Message, ToolCall, pair_calls_with_results, text_of
 from batonkit.models import ModelRequest
-from batonkit.runner import HandoffRules, HistoryOptions
+from batonkit.runs import HandoffRules, HistoryOptions
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 

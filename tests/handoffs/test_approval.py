@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from batonkit import Agent, Approval, RunContext, Runner, RunResult, handoff, tool
 from batonkit.agents import RunHooks
 from batonkit.errors import AnswerError
-from batonkit.events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned, decode_log, encode_log
+from batonkit.log import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned, decode_log, encode_log
 from batonkit.messages import text_of
-from batonkit.runner import HandoffRules, Interrupt
+from batonkit.runs import HandoffRules, Interrupt
 from batonkit.testing import ScriptedModel, call, say, transcript
 
 

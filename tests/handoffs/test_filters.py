@@ -12,9 +12,9 @@ from tests.handoffs.input_data import IMAGE, all_messages, apply_sync, handoff_d
 from batonkit import Agent, RunContext, Runner, SetupError, handoff, tool
 from batonkit.context import Limits
 from batonkit.errors import EmptyResponseError, LimitError
-from batonkit.events import StepCompleted
 from batonkit.handoffs import HandoffInputData, HandoffInputFilter
 from batonkit.handoffs.filters import compose, keep_last, keep_tokens, nest_history, redact, remove_all_tools, summarize
+from batonkit.log import StepCompleted
 from batonkit.messages import (
     AssistantMessage,
     Audio,

@@ -21,11 +21,11 @@ from batonkit import (
     tool,
 )
 from batonkit.agents import RunHooks
-from batonkit.events import AgentStarted, ControlTransferred, decode_log, encode_log
 from batonkit.handoffs import HandoffInputData, HandoffInputFilter
 from batonkit.handoffs.filters import compose, keep_last, nest_history, redact, remove_all_tools, summarize
+from batonkit.log import AgentStarted, ControlTransferred, decode_log, encode_log
 from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, pair_calls_with_results, text_of
-from batonkit.runner import HistoryOptions
+from batonkit.runs import HistoryOptions
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 

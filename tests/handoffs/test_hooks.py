@@ -12,10 +12,10 @@ from inline_snapshot import snapshot
 
 from batonkit import Agent, AgentContext, ModelError, RunContext, Runner, RunResult, Transfer, agent, handoff, tool
 from batonkit.agents import AgentHooks, RunHooks
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.messages import AssistantMessage, ToolCall
 from batonkit.models import ModelRequest, ModelResponse
-from batonkit.runner import Interrupt
+from batonkit.runs import Interrupt
 from batonkit.testing import ScriptedModel, call, transfer_to
 from batonkit.testing.transcripts import format_call, format_response
 

@@ -15,9 +15,9 @@ from typing_extensions import TypedDict
 
 from batonkit import Agent, BaseAgent, RunContext, Runner, RunResult, SetupError, handoff, tool
 from batonkit.errors import HandoffInputError, TransferError
-from batonkit.events import ControlTransferred, RunFailed, decode_log, encode_log
+from batonkit.log import ControlTransferred, RunFailed, decode_log, encode_log
 from batonkit.messages import AssistantMessage, ToolCall, text_of
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 

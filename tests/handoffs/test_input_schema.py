@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from batonkit import Agent, Runner, SetupError, handoff
-from batonkit.handoffs.input import strict_schema
+from batonkit.handoffs.input_type import strict_schema
 
 
 class Address(BaseModel):

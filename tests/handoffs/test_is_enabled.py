@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from batonkit import Agent, AgentContext, RunContext, RunError, Runner, SetupError, handoff, tool
 from batonkit.agents import RunHooks
 from batonkit.errors import TransferError
-from batonkit.events import AgentResponded, ControlTransferred, decode_log, encode_log
+from batonkit.log import AgentResponded, ControlTransferred, decode_log, encode_log
 from batonkit.messages import text_of
 from batonkit.models import ModelRequest
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript
 
 

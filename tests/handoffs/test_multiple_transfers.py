@@ -9,9 +9,9 @@ from inline_snapshot import snapshot
 from batonkit import Agent, RunContext, Runner, RunResult, SetupError, handoff, tool
 from batonkit.agents import MultipleTransfers
 from batonkit.errors import TransferError
-from batonkit.events import AgentResponded, ControlTransferred, TextDelta, ToolReturned
+from batonkit.log import AgentResponded, ControlTransferred, TextDelta, ToolReturned
 from batonkit.messages import ToolCall, text_of
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 

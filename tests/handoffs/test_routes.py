@@ -3,10 +3,10 @@
 import pytest
 
 from batonkit import Agent
-from batonkit.flow import Team
 from batonkit.handoffs import Handoff
 from batonkit.handoffs.routes import Route, Routes, TransferRefusal
 from batonkit.messages import ToolCall
+from batonkit.team import Team
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from batonkit import Agent, SetupError, then_transfer
 from batonkit.agents import with_guardrails
-from batonkit.flow import Team
 from batonkit.handoffs import PromptLanguage
+from batonkit.team import Team
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

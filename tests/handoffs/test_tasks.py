@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from batonkit import Agent, Runner, SetupError, handoff, tool
 from batonkit.a2a import RemoteAgent
-from batonkit.flow.team import Team, diff_fingerprints, team_fingerprint
 from batonkit.handoffs.tasks import TaskResultParser, make_task_tools
+from batonkit.team.team import Team, diff_fingerprints, team_fingerprint
 from batonkit.testing import ScriptedModel, call
 from batonkit.tools import Toolset
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from batonkit import Agent, ModelError, RunContext, Runner, RunResult, handoff, tool
 from batonkit.agents import AgentHooks, RunHooks
-from batonkit.events import AgentResponded, Event, StepCompleted, ToolReturned, decode_log, encode_log
 from batonkit.handoffs import HandoffInputData
+from batonkit.log import AgentResponded, Event, StepCompleted, ToolReturned, decode_log, encode_log
 from batonkit.models import ModelRequest
 from batonkit.testing import ScriptedModel, call, transcript
 

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from batonkit import Agent, Runner, handoff, tool
 from batonkit.errors import ModelError
-from batonkit.events import RunResumed
 from batonkit.handoffs.filters import remove_all_tools
 from batonkit.inspection.comparison import compare_runs
 from batonkit.inspection.policies import estimate_policies
-from batonkit.inspection.requests import view_compared
+from batonkit.inspection.shown_requests import view_compared
 from batonkit.inspection.teams import describe_team
 from batonkit.inspection.usage import merge_usage, usage_by
+from batonkit.log import RunResumed
 from batonkit.messages import Usage, estimate_tokens
 from batonkit.testing import ScriptedModel, call, say
 

@@ -11,7 +11,7 @@ from tests.postgres import PostgresAddress, PostgresServer
 from tests.temporal_server import TemporalServer
 
 _POSTGRES = "postgres_folder"
-_LONGEST = ("soak", "conformance", "journeys", "mcp", "inspection", "serving", "worker")
+_LONGEST = ("soak", "conformance", "journeys", "mcp", "inspection", "serve", "worker")
 """Folders with the longest tests, which are started first: otherwise one process works on them at the end."""
 
 

@@ -4,12 +4,12 @@ import sys
 from typing import Any
 
 from tests.interop.node import talked
-from tests.serving.a2a.clients import served
+from tests.serve.a2a.clients import served
 
 from batonkit import Agent, RunContext, Runner, tool
 from batonkit.messages import ToolMessage, text_of
 from batonkit.models import ModelRequest
-from batonkit.serving.a2a import a2a_app
+from batonkit.serve.a2a import a2a_app
 from batonkit.testing import ScriptedModel, call
 
 

@@ -9,9 +9,9 @@ from tests.interop.node import talked
 from batonkit import Agent, RunContext, Runner, tool
 from batonkit.messages import ToolMessage, UserMessage, text_of
 from batonkit.models import ModelRequest
-from batonkit.runner import BackgroundRunner
-from batonkit.serving import serve_in_background
-from batonkit.serving.agui import agui_app, with_frontend_tools
+from batonkit.runs import BackgroundRunner
+from batonkit.serve import serve_in_background
+from batonkit.serve.agui import agui_app, with_frontend_tools
 from batonkit.testing import ScriptedModel, call
 
 

@@ -17,7 +17,7 @@ from batonkit.mcp import AuthorizationCode, ClientCredentials, MCPToolset, Memor
 from batonkit.mcp.oauth import ServerCredentials
 from batonkit.messages import ToolMessage, ToolSpec
 from batonkit.models import ModelRequest
-from batonkit.runner import Interrupt
+from batonkit.runs import Interrupt
 from batonkit.testing import ScriptedModel, call
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")

@@ -8,7 +8,7 @@ import pytest
 from tests.architecture.shape import REPOSITORY
 
 from batonkit import Runner
-from batonkit.runner import Interrupt
+from batonkit.runs import Interrupt
 from batonkit.testing import assert_survives_crashes
 
 

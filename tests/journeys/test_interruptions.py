@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from batonkit import Agent, AgentContext, Approval, ModelError, RunContext, Runner, agent, handoff, tool
-from batonkit.events import TextDelta, decode_log, encode_log
+from batonkit.log import TextDelta, decode_log, encode_log
 from batonkit.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
 
 

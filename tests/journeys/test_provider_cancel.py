@@ -9,7 +9,7 @@ import pytest
 from tests.journeys.providers import PROVIDERS, Provider
 
 from batonkit import Agent, Runner
-from batonkit.events import RunCancelled, TextDelta
+from batonkit.log import RunCancelled, TextDelta
 from batonkit.models import Chunk, Model, ModelRequest
 from batonkit.testing import ScriptedStream, ScriptStep, call
 

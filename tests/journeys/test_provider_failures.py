@@ -15,9 +15,9 @@ from batonkit.errors import (
     OverloadedError,
     RateLimitError,
 )
-from batonkit.events import AgentResponded, TextDelta
+from batonkit.log import AgentResponded, TextDelta
 from batonkit.messages import AssistantMessage, Reasoning, ToolMessage, text_of
-from batonkit.runner import RunStream
+from batonkit.runs import RunStream
 from batonkit.testing import ScriptedStream, call, transcript
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)

@@ -8,7 +8,7 @@ from tests.journeys.providers import CHAT, CLAUDE, GEMINI, PROVIDERS, RESPONSES,
 
 from batonkit import Agent, Runner, tool
 from batonkit.errors import ContentFilterError, OutputError
-from batonkit.events import AgentResponded
+from batonkit.log import AgentResponded
 from batonkit.messages import AssistantMessage, Image, Text, Usage, UserMessage
 from batonkit.models import ModelResponse, ModelSettings
 from batonkit.testing import call, say

@@ -12,7 +12,7 @@ from tests.journeys.providers import CLAUDE, GEMINI, GEMINI_WITHOUT_IDS, PROVIDE
 from tests.servers import AnthropicServer, GoogleServer
 
 from batonkit import Agent, RunContext, Runner, RunResult, handoff, tool
-from batonkit.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta, encode_event
+from batonkit.log import AgentResponded, Delta, Event, TextDelta, ToolCallDelta, encode_event
 from batonkit.messages import AssistantMessage, Reasoning, Usage
 from batonkit.models import Model, ModelResponse
 from batonkit.testing import ScriptedModel, call, transcript

@@ -18,7 +18,7 @@ from batonkit import (
     tool,
 )
 from batonkit.messages import text_of
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 

@@ -6,8 +6,8 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel
 
 from batonkit import Agent, RunContext, Runner, handoff, tool
-from batonkit.events import TextDelta, decode_log, encode_log
 from batonkit.handoffs.filters import compose, redact, remove_all_tools
+from batonkit.log import TextDelta, decode_log, encode_log
 from batonkit.messages import text_of
 from batonkit.models import ModelRequest
 from batonkit.testing import ScriptedModel, call, say, transcript

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast
 from tests.laws.plans import DEFAULT_WORD, AgentPlan, EdgePlan, RunPlan, TeamPlan, ToolPlan
 from tests.laws.projections import HistoryLine
 
-from batonkit.events import AgentResponded, InterruptRaised, ToolReturned
+from batonkit.log import AgentResponded, InterruptRaised, ToolReturned
 from batonkit.messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
 
 Role: TypeAlias = Literal["ordinary", "unavailable", "transfer", "refused", "disabled", "exit", "unknown"]

@@ -14,11 +14,11 @@ from tests.laws.teams import AnyAgent, Environment, PlannedModel, build_agents, 
 
 from batonkit import AgentOptions, BatonError, Runner, RunResult, RunStream
 from batonkit.agents import Compaction, HistoryPolicy
-from batonkit.events import AgentResponded, Delta, Event
+from batonkit.log import AgentResponded, Delta, Event
 from batonkit.messages import AssistantMessage, RunInput
 from batonkit.middleware import Middleware
 from batonkit.models import ModelRequest
-from batonkit.runner.result import Interrupt
+from batonkit.runs.result import Interrupt
 from batonkit.stores import Store
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from tests.laws.providers import objections
 
 from batonkit import Agent, Limits, ParallelAgent, RunContext, Runner, handoff, tool
 from batonkit.agents import BaseAgent, Compaction, HistoryPolicy
-from batonkit.events import AgentResponded
 from batonkit.handoffs import HandoffInputData
+from batonkit.log import AgentResponded
 from batonkit.messages import AssistantMessage, Message, ToolCall, text_of
 from batonkit.models import Chunk, ModelRequest, ModelResponse
 from batonkit.stores import MemoryStore

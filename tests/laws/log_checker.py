@@ -10,7 +10,7 @@ from tests.laws.plans import PolicyName, RunPlan, TeamPlan
 from tests.laws.projections import HistoryLine, project_history
 from tests.laws.teams import Environment, PlannedModel
 
-from batonkit.events import (
+from batonkit.log import (
     AgentFinished,
     AgentResponded,
     AgentStarted,

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.laws.conversations import assistant_messages, calls, contents, json_values, messages, texts, usages
 
-from batonkit.events import (
+from batonkit.log import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -35,7 +35,7 @@ from batonkit.events import (
     UserMessageAdded,
     ValueChanges,
 )
-from batonkit.events.base import RUN_ORIGIN
+from batonkit.log.event import RUN_ORIGIN
 from batonkit.messages import UserMessage
 
 _times = st.floats(0, 4e9)

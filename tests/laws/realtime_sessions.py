@@ -15,7 +15,7 @@ from tests.laws.teams import Environment
 
 from batonkit import BatonError, RunResult
 from batonkit.errors import AnswerError
-from batonkit.events import Event
+from batonkit.log import Event
 from batonkit.messages import text_of
 from batonkit.models import ModelRequest
 from batonkit.realtime import PlaybackTracker, RealtimeRunner, RealtimeSession

@@ -9,11 +9,11 @@ from tests.laws.realtime_strategies import TeamSetup
 from tests.laws.teams import AgentOptions, AnyAgent, Environment, build_agents, message_for
 
 from batonkit import Agent, AgentHooks, Limits, RunContext, RunHooks, Runner
-from batonkit.events import InterruptRaised, ToolReturned
+from batonkit.log import InterruptRaised, ToolReturned
 from batonkit.messages import AssistantMessage, ToolCall
 from batonkit.models import ModelRequest, ModelResponse
 from batonkit.realtime import RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSettings
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedModel
 
 NO_LIMITS = Limits(model_calls=None, transfers=None, idle_cycles=None)

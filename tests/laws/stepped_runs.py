@@ -13,7 +13,7 @@ from tests.laws.providers import objections
 from tests.laws.teams import Environment, PlannedModel, message_for, runner_for
 
 from batonkit import BatonError, RunStream
-from batonkit.events import Delta, Event
+from batonkit.log import Delta, Event
 from batonkit.messages import AssistantMessage
 from batonkit.middleware import Middleware
 from batonkit.models import ModelRequest

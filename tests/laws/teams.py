@@ -32,11 +32,11 @@ from batonkit import (
     tool,
 )
 from batonkit.agents import Compaction, HistoryPolicy, Stop, StopAt, ToolUseBehavior
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.messages import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, Usage, is_empty
 from batonkit.middleware import Middleware
 from batonkit.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
-from batonkit.runner import HandoffRules, HistoryOptions
+from batonkit.runs import HandoffRules, HistoryOptions
 from batonkit.stores import Store
 from batonkit.tools import Final
 

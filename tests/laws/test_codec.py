@@ -9,19 +9,10 @@ from hypothesis import strategies as st
 from tests.laws.conversations import json_values, texts
 from tests.laws.logs import ALL_KINDS, logs
 
-from batonkit import events as events_module
+from batonkit import log as events_module
 from batonkit.context.values import to_json_value
 from batonkit.errors import LogError, NotEncodableError
-from batonkit.events import (
-    Event,
-    Origin,
-    StepCompleted,
-    UnknownEvent,
-    decode_event,
-    decode_log,
-    encode_event,
-    encode_log,
-)
+from batonkit.log import Event, Origin, StepCompleted, UnknownEvent, decode_event, decode_log, encode_event, encode_log
 
 
 def test_the_strategy_generates_every_kind_of_event() -> None:

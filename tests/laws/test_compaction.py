@@ -15,7 +15,7 @@ from tests.laws.workflow_teams import WorkflowTeam, run_to_end
 
 from batonkit import RunResult
 from batonkit.agents import Compaction
-from batonkit.events import AgentResponded, Event, HistoryCompacted, decode_log, encode_log
+from batonkit.log import AgentResponded, Event, HistoryCompacted, decode_log, encode_log
 
 _FEW = settings().max_examples // 4
 

@@ -8,7 +8,7 @@ from tests.laws.plans import AgentPlan, CallPlan, ReplyPlan, RunPlan, Scenario, 
 from tests.laws.strategies import scenarios
 
 from batonkit import RunResult
-from batonkit.events import (
+from batonkit.log import (
     AgentResponded,
     ControlTransferred,
     Event,

@@ -11,7 +11,7 @@ from tests.laws.executions import run_in_loop
 from batonkit import BaseAgent, Exit, Limits, Runner, RunResult, Transfer
 from batonkit.agents import AgentContext
 from batonkit.errors import LimitError
-from batonkit.events import Event, InterruptAnswered, StepCompleted, decode_log, encode_log
+from batonkit.log import Event, InterruptAnswered, StepCompleted, decode_log, encode_log
 from batonkit.messages import text_of
 
 Operation: TypeAlias = tuple[Literal["say", "step", "ask", "write", "delete"], int]

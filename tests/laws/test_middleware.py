@@ -13,7 +13,7 @@ from tests.laws.stepped_runs import SteppedRuns
 from tests.laws.strategies import runs, scenarios, teams
 from tests.laws.test_handoff_contract import HandoffContract
 
-from batonkit.events import decode_log, encode_log
+from batonkit.log import decode_log, encode_log
 from batonkit.messages import AssistantMessage, ToolCall
 from batonkit.middleware import Middleware
 from batonkit.models import ModelResponse, ModelSettings

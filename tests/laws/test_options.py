@@ -10,7 +10,7 @@ from tests.laws.plans import Scenario, TeamPlan
 from tests.laws.strategies import scenarios
 
 from batonkit import AgentOptions, RunResult
-from batonkit.events import Event, RunStarted, decode_log, encode_log
+from batonkit.log import Event, RunStarted, decode_log, encode_log
 
 
 def _stripped(scenario: Scenario) -> Scenario:

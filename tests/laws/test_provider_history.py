@@ -14,9 +14,9 @@ from tests.laws.plans import Scenario
 from tests.laws.providers import objections
 from tests.laws.strategies import scenarios
 
-from batonkit.context import HistoryEntry
+from batonkit.log import HistoryEntry
 from batonkit.messages import AssistantMessage, Content, Message, ToolMessage, pair_calls_with_results
-from batonkit.messages.types import PairingCheck
+from batonkit.messages.messages import PairingCheck
 
 
 def _with_repeats(picks: list[int]) -> Callable[[Sequence[HistoryEntry]], Sequence[Message]]:

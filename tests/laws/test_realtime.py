@@ -30,7 +30,7 @@ from tests.laws.realtime_teams import (
 from tests.laws.teams import Environment
 
 from batonkit import BatonError, Runner, RunResult
-from batonkit.events import AgentResponded, ControlTransferred, Delta, Event, InterruptRaised, ToolReturned
+from batonkit.log import AgentResponded, ControlTransferred, Delta, Event, InterruptRaised, ToolReturned
 from batonkit.messages import AssistantMessage, Message, ToolMessage, is_empty
 from batonkit.models import ModelRequest
 from batonkit.realtime import RealtimeSession

@@ -14,7 +14,7 @@ from tests.laws.realtime_teams import make_realtime_runner
 from tests.laws.teams import Environment
 
 from batonkit import RunResult
-from batonkit.events import (
+from batonkit.log import (
     AgentResponded,
     Event,
     InterruptRaised,
@@ -26,7 +26,7 @@ from batonkit.events import (
     decode_log,
     encode_log,
 )
-from batonkit.flow.fold import history_from_log
+from batonkit.log.fold import history_from_log
 from batonkit.messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
 from batonkit.stores import SQLiteStore
 from batonkit.testing.crash_lab import CrashingStore, Moment

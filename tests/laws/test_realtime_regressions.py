@@ -9,12 +9,12 @@ from tests.laws.clockless import rest, without_a_clock
 
 from batonkit import tool
 from batonkit.errors import BatonError, TransferError
-from batonkit.events import AgentResponded, ControlTransferred, Event
-from batonkit.flow.fold import history_from_log
+from batonkit.log import AgentResponded, ControlTransferred, Event
+from batonkit.log.fold import history_from_log
 from batonkit.messages import AssistantMessage, ToolCall, ToolMessage
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
 from batonkit.realtime.protocol import AddItem, ResponseEnded, ResponseStarted
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedRealtimeModel, call
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from batonkit import Agent, RunContext, Runner, RunResult, agent, handoff, then_transfer, tool
 from batonkit.agents import AgentContext
-from batonkit.context import HistoryEntry
 from batonkit.errors import BatonError, LogError, NotEncodableError
-from batonkit.events import (
+from batonkit.log import (
     AgentResponded,
+    HistoryEntry,
     InterruptAnswered,
     Origin,
     StepCompleted,
@@ -29,7 +29,7 @@ from batonkit.messages import (
     pair_calls_with_results,
     text_of,
 )
-from batonkit.runner import HistoryOptions
+from batonkit.runs import HistoryOptions
 from batonkit.testing import ScriptedModel, call, transfer_to
 from batonkit.testing.scripted import ScriptStep
 

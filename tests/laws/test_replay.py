@@ -10,7 +10,7 @@ from tests.laws.strategies import scenarios
 
 from batonkit import RunResult
 from batonkit.errors import BatonError
-from batonkit.events import Event
+from batonkit.log import Event
 
 
 @given(scenario=scenarios())

@@ -17,13 +17,12 @@ from tests.laws.workflow_teams import WorkflowTeam, run_to_end
 
 from batonkit import Runner
 from batonkit.agents import Compaction, HistoryPolicy
-from batonkit.context import HistoryEntry
-from batonkit.events import AgentResponded
-from batonkit.flow import RecordedRequest
-from batonkit.inspection.requests import view_compared
+from batonkit.inspection.shown_requests import view_compared
+from batonkit.log import AgentResponded, HistoryEntry
 from batonkit.messages import Message
 from batonkit.models import ModelRequest
 from batonkit.stores import MemoryStore
+from batonkit.team import RecordedRequest
 
 
 def _every_second(entries: Sequence[HistoryEntry]) -> list[Message]:

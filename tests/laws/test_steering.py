@@ -10,11 +10,11 @@ from tests.unfinished import recover
 from batonkit import Agent, Limits, Runner, tool
 from batonkit.context import RunContext
 from batonkit.errors import RunExistsError
-from batonkit.events import UserMessageAdded
-from batonkit.flow.fold import history_from_log
+from batonkit.log import UserMessageAdded
+from batonkit.log.fold import history_from_log
 from batonkit.messages import UserMessage, pair_calls_with_results, text_of
-from batonkit.runner import Dismiss
-from batonkit.runner.waiting_messages import to_message
+from batonkit.runs import Dismiss
+from batonkit.runs.threads.waiting_messages import to_message
 from batonkit.stores import AppendOptions, FullStore, MemoryStore, RunFlags, Store, WaitMode
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transfer_to
 

@@ -11,7 +11,7 @@ from tests.laws.plans import Scenario
 from tests.laws.strategies import scenarios
 
 from batonkit import BatonError, RunResult
-from batonkit.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta
+from batonkit.log import AgentResponded, Delta, Event, TextDelta, ToolCallDelta
 from batonkit.messages import text_of
 
 

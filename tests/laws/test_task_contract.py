@@ -8,7 +8,7 @@ from tests.laws.executions import run_in_loop
 from tests.laws.providers import objections
 
 from batonkit import Agent, Runner, handoff, tool
-from batonkit.events import TaskEnded, ToolReturned
+from batonkit.log import TaskEnded, ToolReturned
 from batonkit.messages import AssistantMessage, ToolCall
 from batonkit.testing import ScriptedModel, call
 

@@ -12,7 +12,7 @@ from tests.laws.thread_notes import check_notes
 
 from batonkit import Limits, Runner, RunResult
 from batonkit.agents import Compaction, HistoryPolicy
-from batonkit.events import AgentResponded, Event, HistoryCompacted, encode_event
+from batonkit.log import AgentResponded, Event, HistoryCompacted, encode_event
 from batonkit.messages import text_of
 from batonkit.models import ModelRequest
 from batonkit.stores import MemoryStore

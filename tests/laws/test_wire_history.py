@@ -12,8 +12,8 @@ from tests.laws.conversations import messages, unpaired_conversations
 from tests.servers import AnthropicServer, GoogleServer, ProviderServer, ReceivedRequest
 from tests.servers.base import APIEndpoint
 
-from batonkit.context.view import MessageWindow
 from batonkit.errors import ModelRequestError
+from batonkit.log.view import MessageWindow
 from batonkit.messages import (
     AssistantMessage,
     Audio,
@@ -25,8 +25,8 @@ from batonkit.messages import (
     pair_calls_with_results,
 )
 from batonkit.models import ModelRequest, PromptCaching
-from batonkit.models.anthropic.request import build_parameters as for_anthropic
-from batonkit.models.google.request import build_parameters as for_google
+from batonkit.models.anthropic.anthropic_request import build_parameters as for_anthropic
+from batonkit.models.google.google_request import build_parameters as for_google
 
 CONVERSATIONS = unpaired_conversations | st.lists(messages, max_size=8)
 TOOLS = st.sampled_from([(), (ToolSpec("wave"),)])

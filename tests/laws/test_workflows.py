@@ -15,7 +15,7 @@ from tests.laws.oracle import AgentFailure, End, Line, Oracle
 from tests.laws.trees import Tree, trees
 from tests.laws.workflow_teams import EndedRun, WorkflowTeam, run_to_end
 
-from batonkit.events import AgentResponded, Event, InterruptRaised, StepCompleted, decode_log, encode_log
+from batonkit.log import AgentResponded, Event, InterruptRaised, StepCompleted, decode_log, encode_log
 from batonkit.messages import text_of
 
 _MANY = settings().max_examples * 3

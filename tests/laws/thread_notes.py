@@ -6,7 +6,7 @@ from zlib import crc32
 
 import msgspec
 
-from batonkit.runner.threads import ThreadReader, ThreadState
+from batonkit.runs.threads.thread import ThreadReader, ThreadState
 from batonkit.stores import FullStore, RunNote
 
 Change = Callable[[bytes], bytes | None]

@@ -24,7 +24,7 @@ from batonkit import (
 )
 from batonkit.agents import AgentContext, Compaction
 from batonkit.errors import BatonError
-from batonkit.events import Action, Event
+from batonkit.log import Action, Event
 from batonkit.messages import AssistantMessage, ToolCall, text_of
 from batonkit.models import Chunk, ModelRequest, ModelResponse
 from batonkit.stores import Store

@@ -15,13 +15,13 @@ from tests.waiting import until
 from batonkit import Agent, RunContext, Runner
 from batonkit.context import Limits
 from batonkit.context.run_state import RunState, UsageMeter
-from batonkit.events import ToolReturned
-from batonkit.events.base import RUN_ORIGIN
-from batonkit.log import Log
+from batonkit.log import ToolReturned
+from batonkit.log.event import RUN_ORIGIN
+from batonkit.log.log import Log
 from batonkit.mcp import MCPToolset
 from batonkit.messages import Content
-from batonkit.runner import RunResult
-from batonkit.serving import serve_in_background
+from batonkit.runs import RunResult
+from batonkit.serve import serve_in_background
 from batonkit.testing import ScriptedModel, call
 from batonkit.tools import Tool, ToolResult
 

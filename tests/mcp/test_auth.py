@@ -14,9 +14,9 @@ from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
 from batonkit import Runner, SetupError
 from batonkit.errors import ToolsUnavailableError
-from batonkit.events import encode_log
+from batonkit.log import encode_log
 from batonkit.mcp import AuthorizationCode, ClientCredentials, FileTokenStore, MCPToolset
-from batonkit.runner import RunResult
+from batonkit.runs import RunResult
 from batonkit.testing import call
 
 REDIRECT_URI = "http://localhost:3000/back"

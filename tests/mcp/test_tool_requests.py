@@ -15,7 +15,7 @@ from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
 from batonkit import Agent, Runner
 from batonkit.errors import AnswerError
-from batonkit.events import StepCompleted
+from batonkit.log import StepCompleted
 from batonkit.mcp import MCPToolset
 from batonkit.models import ModelRequest
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call

@@ -10,7 +10,7 @@ from mcp_types import EmbeddedResource, ResourceLink, TextResourceContents, Tool
 from tests.mcp.servers import runner_with_calls, tool_results
 
 from batonkit import RunContext, SetupError
-from batonkit.events import ProgressDelta
+from batonkit.log import ProgressDelta
 from batonkit.mcp import MCPToolset
 from batonkit.messages import Audio as AudioPart
 from batonkit.messages import Data, File, Text, ToolMessage

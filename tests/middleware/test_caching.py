@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.journeys.providers import CHAT, CLAUDE, GEMINI, RESPONSES, Provider
 
 from batonkit import Agent, ModelSettings, Runner, SetupError, tool
-from batonkit.events import AgentResponded
+from batonkit.log import AgentResponded
 from batonkit.messages import AssistantMessage, Usage, UserMessage
 from batonkit.middleware import Cache, PromptCache
 from batonkit.middleware.caching import request_hash

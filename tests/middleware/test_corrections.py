@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from batonkit import Agent, Runner, SetupError, handoff, tool
 from batonkit.errors import OutputError
-from batonkit.events import AgentResponded, ResponseRestarted, TextDelta
+from batonkit.log import AgentResponded, ResponseRestarted, TextDelta
 from batonkit.messages import Usage
 from batonkit.middleware import RequireAnnouncedHandoff, ValidateOutput
 from batonkit.testing import ScriptedModel, ScriptedStream, call, say

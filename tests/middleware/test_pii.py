@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from batonkit import Agent, Runner, SetupError, tool
-from batonkit.events import TextDelta
+from batonkit.log import TextDelta
 from batonkit.messages import AssistantMessage, Reasoning, UserMessage, text_of
 from batonkit.middleware import RedactPII
 from batonkit.models import ModelResponse

@@ -7,7 +7,7 @@ import pytest
 from batonkit import Agent, Limits, Runner, SetupError, tool
 from batonkit.agents import Compaction
 from batonkit.errors import LimitError, ModelError, UnknownPriceError
-from batonkit.events import AgentResponded, decode_log, encode_log
+from batonkit.log import AgentResponded, decode_log, encode_log
 from batonkit.messages import Usage
 from batonkit.models import FallbackModel, GenAIPrices, ModelPrice, PriceTable
 from batonkit.models.prices import UnknownPrices, add_cost, default_prices

@@ -11,15 +11,15 @@ from tests.models.local.scripted_engine import ScriptedEngine
 
 from batonkit import Agent, Runner
 from batonkit.errors import ModelRequestError, SetupError
-from batonkit.events import AgentResponded
+from batonkit.log import AgentResponded
 from batonkit.messages import AssistantMessage, TokenLogprob, ToolSpec, UserMessage
 from batonkit.models import FallbackModel, ModelRequest, ModelResponse, ModelSettings, collect_response
-from batonkit.models.anthropic.request import build_parameters as anthropic_parameters
-from batonkit.models.google.request import build_parameters as google_parameters
+from batonkit.models.anthropic.anthropic_request import build_parameters as anthropic_parameters
+from batonkit.models.google.google_request import build_parameters as google_parameters
 from batonkit.models.litellm import LACKS as LITELLM_LACKS
 from batonkit.models.litellm import LiteLLMModel
-from batonkit.models.local.model import LACKS as LOCAL_LACKS
-from batonkit.models.local.model import LocalModel
+from batonkit.models.local.local_model import LACKS as LOCAL_LACKS
+from batonkit.models.local.local_model import LocalModel
 from batonkit.models.openai import OpenAIModel
 from batonkit.models.openai.chat import ChatDialect
 from batonkit.models.openai.endpoint import PROVIDERS, lacking_settings

@@ -28,7 +28,7 @@ from batonkit import (
 )
 from batonkit.agents import MultipleTransfers
 from batonkit.errors import TransferError
-from batonkit.events import (
+from batonkit.log import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -41,10 +41,10 @@ from batonkit.events import (
     decode_log,
     encode_log,
 )
-from batonkit.events.base import RUN_ORIGIN
+from batonkit.log.event import RUN_ORIGIN
 from batonkit.messages import Usage
 from batonkit.otel import OTelObserver
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, call, say, transfer_to
 from batonkit.workflows import ParallelAgent, SequentialAgent

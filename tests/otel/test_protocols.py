@@ -12,21 +12,21 @@ from tests.mcp.servers import served as mcp_served
 from tests.otel.receiver import Receiver, exporting
 from tests.realtime.backends import ScriptedBackend
 from tests.realtime.recorder import record_session
-from tests.serving.a2a.clients import served
+from tests.serve.a2a.clients import served
 from tests.sockets import http_client
 
 from batonkit import Agent, Runner, tool
 from batonkit.a2a import RemoteAgent
 from batonkit.errors import RemoteError
-from batonkit.events import AgentResponded, ToolReturned
+from batonkit.log import AgentResponded, ToolReturned
 from batonkit.mcp import MCPToolset
 from batonkit.messages import Usage
 from batonkit.models import ModelPrice, PriceTable
 from batonkit.otel import OTelObserver
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
-from batonkit.runner import BackgroundRunner
-from batonkit.serving import api_app, mcp_app
-from batonkit.serving.a2a import a2a_app
+from batonkit.runs import BackgroundRunner
+from batonkit.serve import api_app, mcp_app
+from batonkit.serve.a2a import a2a_app
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call, say, transfer_to
 

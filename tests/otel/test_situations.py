@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 import pytest
 from tests.mcp.servers import served as mcp_served
 from tests.otel.receiver import Receiver, exporting
-from tests.serving.a2a.clients import served
+from tests.serve.a2a.clients import served
 
 from batonkit import Agent, ParallelAgent, Runner, handoff, tool
 from batonkit.a2a import RemoteAgent
 from batonkit.mcp import MCPToolset
 from batonkit.otel import OTelObserver
-from batonkit.serving import mcp_app
-from batonkit.serving.a2a import a2a_app
+from batonkit.serve import mcp_app
+from batonkit.serve.a2a import a2a_app
 from batonkit.testing import ScriptedModel, call
 
 SECRET = "4711"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tests.waiting import PATIENCE
 
 from batonkit.errors import BatonError
-from batonkit.events import AgentResponded, ControlTransferred, Delta, Event, ToolReturned
+from batonkit.log import AgentResponded, ControlTransferred, Delta, Event, ToolReturned
 from batonkit.realtime import (
     PlaybackTracker,
     RealtimeAgent,

@@ -9,9 +9,9 @@ from tests.realtime.recorder import record_session
 
 from batonkit import RunContext, RunHooks, tool
 from batonkit.errors import SetupError
-from batonkit.events import AgentResponded, AgentStarted, ControlTransferred, StepCompleted, ToolReturned
+from batonkit.log import AgentResponded, AgentStarted, ControlTransferred, StepCompleted, ToolReturned
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import call, say
 
 TEXT_ONLY = RealtimeSettings(modality="text")

@@ -8,7 +8,7 @@ from tests.realtime.backends import Backend
 from tests.realtime.recorder import record_session
 
 from batonkit.errors import SetupError
-from batonkit.events import AgentResponded, TaskEnded, TaskOpened, ToolReturned
+from batonkit.log import AgentResponded, TaskEnded, TaskOpened, ToolReturned
 from batonkit.messages import text_of
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
 from batonkit.stores import MemoryStore

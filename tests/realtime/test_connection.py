@@ -11,7 +11,7 @@ from tests.servers.realtime import CutConnection
 
 from batonkit import tool
 from batonkit.errors import ModelConnectionError, RunError, SessionLostError
-from batonkit.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
+from batonkit.log import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
 from batonkit.messages import AssistantMessage, UserMessage
 from batonkit.realtime import (
     RealtimeAgent,

@@ -8,7 +8,7 @@ from tests.realtime.recorder import TEXT_ONLY, make_runner, record_session
 from tests.servers.realtime import CutConnection, Fault, RepeatEvent, SwapEvents
 
 from batonkit import RunContext, tool
-from batonkit.events import AgentResponded
+from batonkit.log import AgentResponded
 from batonkit.messages import ToolMessage
 from batonkit.models import ModelRequest
 from batonkit.realtime import RealtimeAgent, RealtimeSettings, realtime_handoff

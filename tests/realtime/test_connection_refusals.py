@@ -6,7 +6,7 @@ from tests.servers.realtime import RefuseCommand
 
 from batonkit import tool
 from batonkit.errors import ModelRequestError
-from batonkit.events import AgentResponded
+from batonkit.log import AgentResponded
 from batonkit.realtime import RealtimeAgent, SessionErrorReported
 from batonkit.realtime.protocol import AddItem, ConfigureSession, CreateResponse
 from batonkit.testing import call

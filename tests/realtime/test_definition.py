@@ -11,7 +11,7 @@ from tests.realtime.recorder import make_runner, record_session
 from batonkit import Agent, RunContext, Runner, handoff, tool
 from batonkit.context import Default
 from batonkit.errors import SetupError
-from batonkit.events import AgentResponded, ControlTransferred, InterruptRaised
+from batonkit.log import AgentResponded, ControlTransferred, InterruptRaised
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
 from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call, transfer_to
 

@@ -8,7 +8,7 @@ from tests.realtime.recorder import record_session
 
 from batonkit import Agent, AgentOptions, RunContext, tool
 from batonkit.errors import SetupError
-from batonkit.events import AgentResponded, Event, ToolReturned
+from batonkit.log import AgentResponded, Event, ToolReturned
 from batonkit.models import register_model
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call

@@ -9,8 +9,8 @@ from tests.realtime.recorder import SessionRecorder, make_runner, record_session
 
 from batonkit import GuardrailVerdict, tool
 from batonkit.errors import GuardrailFailedError
-from batonkit.events import AgentResponded, ResponseTruncated, ToolReturned
-from batonkit.flow.fold import history_from_log
+from batonkit.log import AgentResponded, ResponseTruncated, ToolReturned
+from batonkit.log.fold import history_from_log
 from batonkit.messages import text_of
 from batonkit.realtime import GuardrailTripped, PlaybackInterrupted, RealtimeAgent, RealtimeSettings, TranscriptDelta
 from batonkit.testing import ScriptedStream, call, say

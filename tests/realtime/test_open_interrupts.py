@@ -7,7 +7,7 @@ import pytest
 
 from batonkit import Agent, RunContext, tool
 from batonkit.errors import OpenInterruptError
-from batonkit.events import AgentResponded, ControlTransferred, Event, StepCompleted, ToolReturned
+from batonkit.log import AgentResponded, ControlTransferred, Event, StepCompleted, ToolReturned
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call

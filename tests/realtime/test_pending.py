@@ -9,8 +9,9 @@ from tests.realtime.recorder import make_runner, record_session
 from tests.servers.realtime import IgnoreCommand
 
 from batonkit import RunHooks
-from batonkit.events import AgentResponded
-from batonkit.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta, agent
+from batonkit.log import AgentResponded
+from batonkit.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta
+from batonkit.realtime import realtime_agent as agent
 from batonkit.realtime.protocol import ResponseEnded, ResponseStarted
 from batonkit.testing import ScriptedStream, call
 

@@ -6,7 +6,7 @@ import pytest
 
 from batonkit.errors import SetupError
 from batonkit.realtime.openai import OpenAIRealtimeModel
-from batonkit.realtime.runner import resolve_realtime_model
+from batonkit.realtime.realtime_runner import resolve_realtime_model
 
 
 def test_a_name_is_resolved_to_a_model() -> None:

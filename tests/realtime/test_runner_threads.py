@@ -10,8 +10,8 @@ from tests.realtime.recorder import make_runner, record_session, unplayed
 
 from batonkit import Agent, RunContext, Runner, tool
 from batonkit.errors import ModelError, SessionLostError
-from batonkit.events import AgentResponded, InterruptRaised, ResponseTruncated, ToolReturned, UserMessageAdded
-from batonkit.flow.fold import history_from_log
+from batonkit.log import AgentResponded, InterruptRaised, ResponseTruncated, ToolReturned, UserMessageAdded
+from batonkit.log.fold import history_from_log
 from batonkit.messages import AssistantMessage, Image, SystemMessage, Text, ToolCall, ToolMessage, UserMessage, text_of
 from batonkit.realtime import AudioDelta, RealtimeAgent, RealtimeSettings
 from batonkit.stores import MemoryStore

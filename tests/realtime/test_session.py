@@ -21,7 +21,7 @@ from batonkit.errors import (
     TransferError,
     UnknownPriceError,
 )
-from batonkit.events import (
+from batonkit.log import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -48,7 +48,7 @@ from batonkit.realtime import (
     TranscriptDelta,
 )
 from batonkit.realtime.openai import OpenAIRealtimeModel
-from batonkit.runner import Interrupt
+from batonkit.runs import Interrupt
 from batonkit.testing import ScriptedRealtimeModel, ScriptedStream, call, say
 
 

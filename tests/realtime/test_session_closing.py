@@ -9,8 +9,8 @@ from tests.realtime.recorder import SessionRecorder, make_runner, record_session
 
 from batonkit import tool
 from batonkit.errors import RunError
-from batonkit.events import AgentResponded, InterruptRaised, ToolReturned
-from batonkit.flow.fold import history_from_log
+from batonkit.log import AgentResponded, InterruptRaised, ToolReturned
+from batonkit.log.fold import history_from_log
 from batonkit.messages import text_of
 from batonkit.realtime import (
     RealtimeAgent,

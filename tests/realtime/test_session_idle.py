@@ -9,7 +9,7 @@ from tests.waiting import until
 
 from batonkit import Limits, tool
 from batonkit.errors import LimitError, ModelError, RunError
-from batonkit.events import AgentResponded, UserMessageAdded
+from batonkit.log import AgentResponded, UserMessageAdded
 from batonkit.messages import AssistantMessage
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionReconnected, SessionReconnecting
 from batonkit.realtime.protocol import (

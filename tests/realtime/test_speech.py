@@ -8,8 +8,8 @@ import pytest
 from tests.realtime.backends import MS_PER_WORD, Backend, ScriptedBackend, WebSocketBackend, speak
 from tests.realtime.recorder import SessionRecorder, make_runner, record_session, unplayed
 
-from batonkit.events import AgentResponded, ResponseTruncated, UserMessageAdded, decode_log, encode_log
-from batonkit.flow.fold import history_from_log
+from batonkit.log import AgentResponded, ResponseTruncated, UserMessageAdded, decode_log, encode_log
+from batonkit.log.fold import history_from_log
 from batonkit.messages import AssistantMessage, ToolCall, text_of
 from batonkit.realtime import (
     AudioCompleted,

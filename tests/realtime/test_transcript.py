@@ -3,8 +3,8 @@
 from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, speak
 from tests.realtime.recorder import record_session
 
-from batonkit.events import AgentResponded, UserMessageAdded
-from batonkit.flow.fold import history_from_log
+from batonkit.log import AgentResponded, UserMessageAdded
+from batonkit.log.fold import history_from_log
 from batonkit.messages import Message, text_of
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionErrorReported, TurnDetection
 from batonkit.realtime.protocol import (

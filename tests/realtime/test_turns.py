@@ -10,11 +10,11 @@ from tests.servers.realtime import RepeatEvent
 
 from batonkit import RunContext, tool
 from batonkit.errors import UnknownToolError
-from batonkit.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
+from batonkit.log import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
 from batonkit.messages import AssistantMessage, ToolCall
 from batonkit.realtime import RealtimeAgent, RealtimeSettings, SessionErrorReported, TurnDetection
 from batonkit.realtime.protocol import ResponseEnded
-from batonkit.runner import HandoffRules
+from batonkit.runs import HandoffRules
 from batonkit.testing import ScriptedStream, call, say
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.realtime.recorder import record_session
 
 from batonkit import RunContext, RunHooks, tool
-from batonkit.events import AgentResponded, ControlTransferred, ToolReturned
-from batonkit.flow.fold import history_from_log
+from batonkit.log import AgentResponded, ControlTransferred, ToolReturned
+from batonkit.log.fold import history_from_log
 from batonkit.messages import ToolMessage
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from batonkit.testing import ScriptedRealtimeModel, call

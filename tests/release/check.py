@@ -25,7 +25,7 @@ _GENERATED = ("__pycache__", ".pyc")
 _HEADING = re.compile(r"^## .*quick ?start.*$", re.IGNORECASE | re.MULTILINE)
 _STUDIO = """
 from importlib.resources import files
-page = files("batonkit.studio") / "assets" / "index.html"
+page = files("batonkit.serve.studio") / "assets" / "index.html"
 assert "<script" in page.read_text(encoding="utf-8"), page
 import batonkit
 assert "site-packages" in batonkit.__file__, batonkit.__file__
@@ -53,8 +53,8 @@ def check_wheel(names: Iterable[str]) -> None:
     """Check the names in a wheel. Raises ReleaseError if files of the package are missing, or others are there."""
     found = {name for name in names if ".dist-info/" not in name}
     wanted = package_files()
-    assets = {name for name in wanted if name.startswith("batonkit/studio/assets/")}
-    if "batonkit/studio/assets/index.html" not in assets:
+    assets = {name for name in wanted if name.startswith("batonkit/serve/studio/assets/")}
+    if "batonkit/serve/studio/assets/index.html" not in assets:
         raise ReleaseError("Studio's page has not been built: make studio-build")
     if missing := wanted - found:
         raise ReleaseError(f"the wheel lacks {', '.join(sorted(missing))}")

@@ -15,8 +15,8 @@ from tests.release.check import (
 def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
     names = package_files()
     check_wheel([*names, "batonkit-0.1.0.dist-info/METADATA"])
-    with pytest.raises(ReleaseError, match=r"the wheel lacks batonkit/studio/assets/studio\.js$"):
-        check_wheel(names - {"batonkit/studio/assets/studio.js"})
+    with pytest.raises(ReleaseError, match=r"the wheel lacks batonkit/serve/studio/assets/studio\.js$"):
+        check_wheel(names - {"batonkit/serve/studio/assets/studio.js"})
     with pytest.raises(ReleaseError, match=r"not part of the package: tests/secret\.py"):
         check_wheel([*names, "tests/secret.py"])
 

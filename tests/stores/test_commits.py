@@ -295,7 +295,7 @@ class ActsTwice:
 
 async def test_runs_at_once_are_stored_in_few_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The renewal of leases is a transaction as well.
-    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 1200.0)
+    monkeypatch.setattr("batonkit.runs.stored.journal._MAX_RENEW_INTERVAL", 1200.0)
 
     @tool(effect="idempotent")
     async def act() -> str:

@@ -9,7 +9,7 @@ from tests.unfinished import recover
 
 from batonkit import Agent, Runner, tool
 from batonkit.errors import BatonError
-from batonkit.events import UserMessageAdded
+from batonkit.log import UserMessageAdded
 from batonkit.messages import UserMessage, text_of
 from batonkit.models import ModelRequest, ModelResponse, TextChunk, ToolCallChunk
 from batonkit.stores import KeyValueStore, WaitingMessage
@@ -182,7 +182,7 @@ async def handle_messages(dies_at: int) -> bool:
 
 
 async def test_messages_survive_the_death_of_their_driver_at_every_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("batonkit.runs.stored.journal._FIRST_PAUSE", 0.0)
     deaths = 0
     while await handle_messages(deaths):
         deaths += 1

@@ -7,7 +7,7 @@ from tests.conformance.test_stores import ALL_CHECKS
 
 from batonkit import Agent, Runner
 from batonkit.errors import SetupError
-from batonkit.runner import read_summaries
+from batonkit.runs import read_summaries
 from batonkit.stores import (
     FullStore,
     MemoryStore,

@@ -4,11 +4,11 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tests.runner.recording_store import ManualClock
+from tests.runs.recording_store import ManualClock
 
 from batonkit import Agent, Runner
 from batonkit.errors import SetupError
-from batonkit.events import decode_lines
+from batonkit.log import decode_lines
 from batonkit.stores import Lease, MemoryStore
 from batonkit.stores.retention import expire_runs, read_archive
 from batonkit.testing import FaultyStore, ScriptedModel

@@ -310,7 +310,7 @@ BROKEN: list[tuple[type[Plain], Callable[[Suite], Awaitable[None]]]] = [
 async def test_a_broken_model_trips_its_check(
     kind: type[Plain], check: Callable[[Suite], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batonkit.testing.conformance.models.DISCONNECT_PATIENCE", 0.01)
+    monkeypatch.setattr("batonkit.testing.conformance.model_checks.DISCONNECT_PATIENCE", 0.01)
     suite = Suite()
     suite.kind = kind
     with pytest.raises((AssertionError, pytest.fail.Exception, IndexError, RuntimeError, ModelError, ValueError)):
@@ -323,7 +323,7 @@ async def test_a_correct_model_passes_all_checks(check: Callable[[Suite], Awaita
 
 
 async def test_a_model_that_waits_for_the_end_does_not_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batonkit.testing.conformance.models.PATIENCE", 0.05)
+    monkeypatch.setattr("batonkit.testing.conformance.model_checks.PATIENCE", 0.05)
     suite = Suite()
     suite.kind = WaitsForTheEnd
     with pytest.raises(TimeoutError):

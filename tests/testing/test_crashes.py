@@ -12,7 +12,7 @@ from batonkit.agents import RunHooks
 from batonkit.errors import OverloadedError
 from batonkit.messages import ToolSpec
 from batonkit.models import RetryModel
-from batonkit.runner import Interrupt
+from batonkit.runs import Interrupt
 from batonkit.stores import MemoryStore, Store
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, crash_report, transfer_to
 from batonkit.tools import ToolResult

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batonkit.errors import ModelError, SetupError
-from batonkit.events import AgentResponded, Event, Origin
+from batonkit.log import AgentResponded, Event, Origin
 from batonkit.messages import (
     AssistantMessage,
     Content,

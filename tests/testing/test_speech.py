@@ -2,9 +2,9 @@
 
 import pytest
 
-from batonkit.realtime.settings import AudioFormat, milliseconds_of
+from batonkit.realtime.voice_settings import AudioFormat, milliseconds_of
 from batonkit.testing import silence, speech
-from batonkit.testing.audio import loudness
+from batonkit.testing.realtime.audio import loudness
 
 FORMATS: list[AudioFormat] = ["pcm16", "g711_ulaw", "g711_alaw"]
 

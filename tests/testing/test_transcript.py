@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from batonkit.events import (
+from batonkit.log import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -35,7 +35,7 @@ from batonkit.events import (
     UserMessageAdded,
     ValueChanges,
 )
-from batonkit.events.base import RUN_ORIGIN
+from batonkit.log.event import RUN_ORIGIN
 from batonkit.messages import AssistantMessage, Data, Image, Reasoning, Text, ToolCall, UserMessage
 from batonkit.testing import transcript
 

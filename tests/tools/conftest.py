@@ -7,8 +7,8 @@ import pytest
 
 from batonkit.context import Limits, RunContext
 from batonkit.context.run_state import RunState, UsageMeter
-from batonkit.events import Event, Origin
-from batonkit.log import Log
+from batonkit.log import Event, Origin
+from batonkit.log.log import Log
 from batonkit.messages import ToolCall
 
 MakeContext: TypeAlias = Callable[..., RunContext[Any]]

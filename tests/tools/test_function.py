@@ -19,9 +19,9 @@ from batonkit.errors import (
     ToolFailedError,
     ToolResultError,
 )
-from batonkit.events import InterruptAnswered
+from batonkit.log import InterruptAnswered
 from batonkit.tools import FunctionTool, Tool, ToolResult, tool
-from batonkit.tools.base import unwrap_tool
+from batonkit.tools.base_tool import unwrap_tool
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from tests.loop_clock import FrozenLoopClock
 
 from batonkit import Agent, RunContext, Runner, ToolError, tool
 from batonkit.errors import NotEncodableError, ToolResultError, ToolTimeoutError
-from batonkit.events import ControlTransferred, CustomDelta, Event, ProgressDelta, ToolReturned
+from batonkit.log import ControlTransferred, CustomDelta, Event, ProgressDelta, ToolReturned
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 from batonkit.tools import Final, FunctionTool
 

@@ -8,9 +8,9 @@ import pytest
 from tests.tools.conftest import MakeContext
 
 from batonkit import GuardrailVerdict, RunContext, SetupError, guardrail
-from batonkit.events import StepCompleted
+from batonkit.log import StepCompleted
 from batonkit.tools import Guardrail
-from batonkit.tools.guardrails import GuardrailChecks, parse_verdict, to_guardrails
+from batonkit.tools.tool_guardrails import GuardrailChecks, parse_verdict, to_guardrails
 
 
 def polite(ctx: RunContext[Any], given: str) -> bool:

@@ -13,12 +13,12 @@ from batonkit import Agent, LoopAgent, Runner
 from batonkit.context import RunContext
 from batonkit.context.run_context import SuspendRun
 from batonkit.errors import AnswerError, SetupError
-from batonkit.events import Event, InterruptAnswered, InterruptRaised, ToolReturned, decode_log, encode_log
-from batonkit.events.base import RUN_ORIGIN
+from batonkit.log import Event, InterruptAnswered, InterruptRaised, ToolReturned, decode_log, encode_log
+from batonkit.log.event import RUN_ORIGIN
 from batonkit.messages import ToolCall, ToolSpec, text_of
 from batonkit.testing import ScriptedModel, call, transfer_to
 from batonkit.tools import Approval, ToolResult, tool
-from batonkit.tools.base import unwrap_tool
+from batonkit.tools.base_tool import unwrap_tool
 from batonkit.tools.wrappers import APPROVED_FOR_GOOD, ApprovalTool, parse_approval
 
 Ctx = RunContext[Any]

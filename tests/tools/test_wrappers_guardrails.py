@@ -26,14 +26,14 @@ from batonkit.errors import (
     OpenInterruptError,
     ToolFailedError,
 )
-from batonkit.events import StepCompleted, ToolReturned
-from batonkit.events.codec import decode_log, encode_log
+from batonkit.log import StepCompleted, ToolReturned
+from batonkit.log.codec import decode_log, encode_log
 from batonkit.messages import Image, ToolCall, ToolSpec
 from batonkit.middleware import NextToolCall, tool_middleware
-from batonkit.runner import GuardrailResult
+from batonkit.runs import GuardrailResult
 from batonkit.testing import ScriptedModel, call, transcript
 from batonkit.tools import ToolResult, with_tool_guardrails
-from batonkit.tools.base import unwrap_tool
+from batonkit.tools.base_tool import unwrap_tool
 from batonkit.tools.wrappers import ApprovalTool
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.runner.recording_store import RecordingStore, load_events
+from tests.runs.recording_store import RecordingStore, load_events
 
 from batonkit import Agent, Approval, RunContext, Runner, SetupError, tool
 from batonkit.errors import AnswerError, ToolFailedError
-from batonkit.events import Event, StepCompleted
+from batonkit.log import Event, StepCompleted
 from batonkit.messages import ToolCall
 from batonkit.testing import ScriptedModel, call, transcript
 

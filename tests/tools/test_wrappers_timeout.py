@@ -12,7 +12,7 @@ from batonkit.context.run_context import SuspendRun
 from batonkit.errors import SetupError, ToolFailedError, ToolTimeoutError
 from batonkit.messages import ToolSpec
 from batonkit.tools import ToolResult, tool
-from batonkit.tools.base import unwrap_tool
+from batonkit.tools.base_tool import unwrap_tool
 from batonkit.tools.wrappers import TimeoutTool
 
 Ctx = RunContext[Any]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from batonkit import Agent, AgentHooks, AgentOptions, RunContext, Runner, handoff, then_transfer, tool
 from batonkit.agents import Stop, StopAt
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.messages import Message
 from batonkit.tools import Final
 

@@ -23,8 +23,7 @@ from batonkit import (
     tool,
 )
 from batonkit.agents import AgentToolResult, Stop, StopAt, with_guardrails
-from batonkit.context import HistoryEntry
-from batonkit.events import ToolReturned
+from batonkit.log import HistoryEntry, ToolReturned
 from batonkit.messages import Message, UserMessage
 from batonkit.tools import Final, with_tool_guardrails
 

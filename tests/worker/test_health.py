@@ -16,7 +16,7 @@ from batonkit.worker.health import format_metrics, serve_health
 def patient_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let requests take, and the engine be silent, for as long as a busy machine needs."""
     monkeypatch.setattr("batonkit.worker.health._REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr("batonkit.worker.local._UNHEALTHY_AFTER", 600.0)
+    monkeypatch.setattr("batonkit.worker.local_engine._UNHEALTHY_AFTER", 600.0)
 
 
 async def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.runner.recording_store import HeldStore
+from tests.runs.recording_store import HeldStore
 from tests.waiting import until
 
 from batonkit import Agent, Runner, SequentialAgent
 from batonkit.agents import agent
 from batonkit.errors import SetupError, StoreError, WorkerDiedError
-from batonkit.events import RunFailed
+from batonkit.log import RunFailed
 from batonkit.models import Chunk, ModelRequest
-from batonkit.runner import recovery
+from batonkit.runs.stored import recovery
 from batonkit.stores import MemoryStore, RunRecord, Store
 from batonkit.testing import FaultyStore, ScriptedModel
 from batonkit.worker import Concurrency, LocalEngine, Outcome, Worker
@@ -250,7 +250,7 @@ async def test_limits_hold_for_each_owner_and_in_total() -> None:
 
 
 async def test_an_unreachable_store_makes_the_worker_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from batonkit.worker import local
+    from batonkit.worker import local_engine as local
 
     monkeypatch.setattr(local, "_UNHEALTHY_AFTER", 0.01)
     store = FaultyStore(MemoryStore())

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from batonkit import AgentContext, BaseAgent, Exit, Runner, RunResult, Transfer, agent
-from batonkit.events import AgentResponded, Event, decode_log, encode_log
+from batonkit.log import AgentResponded, Event, decode_log, encode_log
 from batonkit.messages import text_of
-from batonkit.runner.result import Interrupt
+from batonkit.runs.result import Interrupt
 from batonkit.workflows import BreakLoop
 
 

@@ -36,7 +36,7 @@ from batonkit import (
     tool,
 )
 from batonkit.errors import BranchesFailedError, BranchTimeoutError, LimitError
-from batonkit.events import AgentFinished, AgentResponded, AgentStarted, Event
+from batonkit.log import AgentFinished, AgentResponded, AgentStarted, Event
 from batonkit.testing import ScriptedModel, call, transfer_to
 from batonkit.workflows import BreakLoop
 

@@ -6,7 +6,7 @@ import pytest
 from tests.workflows.parts import answered, asker, check_replay, speaker, texts
 
 from batonkit import Agent, LoopAgent, RunContext, Runner, SequentialAgent, tool
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from batonkit.testing import ScriptedModel, call, say, transfer_to
 from batonkit.workflows import break_loop_tool
 

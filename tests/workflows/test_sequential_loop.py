@@ -21,7 +21,7 @@ from batonkit import (
 )
 from batonkit.agents import BaseAgent
 from batonkit.errors import LimitError
-from batonkit.events import AgentStarted, RunSuspended
+from batonkit.log import AgentStarted, RunSuspended
 from batonkit.testing import ScriptedModel, transfer_to
 from batonkit.workflows import BreakLoop
 

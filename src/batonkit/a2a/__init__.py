@@ -1,6 +1,6 @@
 """Use A2A services as agents of a team.
 
-May import runner and the layers below, and the official A2A SDK, which this package loads.
+May import runs and the layers below, and the official A2A SDK, which this package loads.
 """
 
 from ..errors import MissingExtraError

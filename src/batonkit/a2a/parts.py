@@ -9,8 +9,8 @@ from a2a.types.a2a_pb2 import Part
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Struct, Value
 
-from ..events import InterruptRaised
-from ..events.types import payload_fields
+from ..log import InterruptRaised
+from ..log.events import payload_fields
 from ..messages import Audio, Content, Data, File, Image, Text, to_media
 from ..messages import Part as ContentPart
 

@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role
 from a2a.utils.errors import A2AError
 
+from .._checks import check_arguments
 from ..agents import AgentContext, BaseAgent, HistoryPolicy
-from ..arguments import check_arguments
 from ..context.values import THREAD_PREFIX
 from ..errors import RemoteError, RemoteRejectedError, SetupError
-from ..events import Action
-from ..events.types import payload_fields
+from ..log import Action
+from ..log.events import payload_fields
 from ..messages import AssistantMessage, is_empty
 from ..messages import Message as ConversationMessage
 from ..models.sdk_clients import PerEventLoop
-from .client import A2AServiceClient, Credentials, origin_of
+from .a2a_client import A2AServiceClient, Credentials, origin_of
 from .parts import AUTH_REQUIRED, content_of, to_data_part, to_parts
 from .remote_task import RemoteTask, parse_parts
 

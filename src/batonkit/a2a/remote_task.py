@@ -11,8 +11,8 @@ from a2a.utils.errors import A2AError, InvalidAgentResponseError, TaskNotFoundEr
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from ..errors import RemoteError, RemoteUnavailableError
-from ..events.types import payload_fields
-from .client import A2AServiceClient, is_connect_error, reporting_invalid_responses
+from ..log.events import payload_fields
+from .a2a_client import A2AServiceClient, is_connect_error, reporting_invalid_responses
 from .parts import TERMINAL, plain_value
 
 _MIN_DELAY = 0.2

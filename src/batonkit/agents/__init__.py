@@ -4,16 +4,16 @@ May import handoffs, models, tools and the packages below them. An agent returns
 agents exist, and does not carry out transfers itself.
 """
 
-from .activation import AgentContext, HistoryPolicy, MultipleTransfers
+from .agent_context import AgentContext, HistoryPolicy, MultipleTransfers
+from .agent_options import AgentOptions
 from .agent_tool import AgentToolResult
-from .base import BaseAgent, agent
-from .behavior import Stop, StopAt, ToolUseBehavior
+from .base_agent import BaseAgent, agent
 from .compaction import Compaction
 from .definition import EXIT_TOOL
 from .guardrails import with_guardrails
 from .hooks import AgentHooks, RunHooks
 from .model_agent import Agent
-from .options import AgentOptions
+from .tool_use import Stop, StopAt, ToolUseBehavior
 from .wrappers import AgentWrapper, then_transfer
 
 __all__ = [

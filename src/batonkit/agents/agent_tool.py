@@ -8,21 +8,21 @@ import msgspec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from ..arguments import check_choice
+from .._checks import check_choice
+from .._wording import error_text, show
 from ..context import Limits, RunContext
-from ..context.history import History
 from ..context.run_state import UsageMeter, ends_run
 from ..context.values import TrackedValues
 from ..errors import LimitError, SetupError
-from ..events import CancelTask, Finish, keys
 from ..handoffs import tool_name_for
-from ..handoffs.input import HandoffInputParser
+from ..handoffs.input_type import HandoffInputParser
+from ..log import CancelTask, Finish, keys
+from ..log.history import History
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, object_schema, text_of
 from ..tools import ToolCondition, ToolResult
-from ..tools.base import check_condition
+from ..tools.base_tool import check_condition
 from ..tools.results import to_tool_result
-from ..wording import error_text, show
-from .activation import HISTORY_POLICIES, AgentContext, FlowOutcome, HistoryPolicy, compile_history
+from .agent_context import HISTORY_POLICIES, AgentContext, FlowOutcome, HistoryPolicy, compile_history
 from .hooks import maybe_await, run_with_deadline
 
 _logger = logging.getLogger("baton.agents")

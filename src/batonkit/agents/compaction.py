@@ -5,12 +5,12 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..arguments import CheckedStructMeta, check_callback
+from .._checks import CheckedStructMeta, check_callback
+from .._wording import show
 from ..context import RunContext
 from ..errors import SetupError
 from ..messages import Message
 from ..models import Model, resolve_model
-from ..wording import show
 
 Summary: TypeAlias = str | Sequence[Message]
 """A summary: text, or messages."""

@@ -8,14 +8,16 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..context import HistoryEntry, RunContext
-from ..context.history import History
+from .._wording import show
+from ..context import RunContext
 from ..context.run_state import ends_run
-from ..context.view import CompactableView, Covered
 from ..errors import ReplayMismatchError, SetupError
-from ..events import AgentResponded, EventRef, HistoryCompacted, Origin, SummaryMessage, keys
-from ..events.types import SummaryReaders
-from ..handoffs.summaries import COMPACTION_INSTRUCTIONS, request_summary, transcript
+from ..handoffs.summary_filter import COMPACTION_INSTRUCTIONS, request_summary, transcript
+from ..log import AgentResponded, EventRef, HistoryCompacted, Origin, SummaryMessage, keys
+from ..log.entries import HistoryEntry
+from ..log.events import SummaryReaders
+from ..log.history import History
+from ..log.view import CompactableView, Covered
 from ..messages import (
     AssistantMessage,
     Message,
@@ -29,9 +31,8 @@ from ..messages import (
 )
 from ..models import Model, ModelRequest, resolve_model
 from ..models.prices import add_cost
-from ..tools.guardrails import copy_changes
-from ..wording import show
-from .activation import AgentContext
+from ..tools.tool_guardrails import copy_changes
+from .agent_context import AgentContext
 from .compaction import Compaction
 from .compiled import CompiledAgent
 from .hooks import maybe_await

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..errors import ReplayMismatchError, RunError, SetupError
-from ..events import AgentResponded, ToolReturned, keys
 from ..handoffs.routes import Routes
 from ..handoffs.tasks import TASK_TOOLS
+from ..log import AgentResponded, ToolReturned, keys
 from ..messages import ToolSpec
 from ..models import MODEL_ENV_VAR, Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import Tool
-from ..tools.guardrails import copy_changes
-from .activation import AgentContext
+from ..tools.tool_guardrails import copy_changes
+from .agent_context import AgentContext
+from .agent_options import apply_options
 from .compaction import Compaction
 from .definition import EXIT_TOOL, AgentDefinition, AgentWithTools, ToolTable
 from .hooks import gather_callbacks, maybe_await
-from .options import apply_options
 
 _FIELD = r"\{([^{}\s]+)\}"
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ..events import AgentResponded
-from .activation import RunConfig
+from ..log import AgentResponded
+from .agent_context import RunConfig
 from .calls import call_tool, record_tool_call, trace_tool_call
 from .hook_layers import tell_of_model_call, tell_of_tool_call
 from .hooks import AgentHooks, HookDispatcher

@@ -10,27 +10,27 @@ from typing import Any, Literal, Self, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeForm, TypeVar
 
-from ..arguments import check_arguments, check_callback, check_choice, check_positive
+from .._checks import check_arguments, check_callback, check_choice, check_positive
+from .._wording import show
 from ..context import RunContext
-from ..context.history import EXIT_TOOL as EXIT_TOOL
 from ..errors import SetupError
 from ..handoffs import Handoff
-from ..handoffs.input import TypedJson, describe_problems, strict_schema
+from ..handoffs.input_type import TypedJson, describe_problems, strict_schema
+from ..log.history import EXIT_TOOL as EXIT_TOOL
 from ..messages import Message, ToolCall, ToolSpec, object_schema
 from ..models import Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool
-from ..tools.base import tool_condition, unwrap_tool
+from ..tools.base_tool import tool_condition, unwrap_tool
 from ..tools.function import referenced_objects
-from ..tools.guardrails import GuardrailFunction, GuardrailReturn, to_guardrails
+from ..tools.tool_guardrails import GuardrailFunction, GuardrailReturn, to_guardrails
 from ..tools.wrappers import tool_effect
-from ..wording import show
-from .activation import AgentContext, HistoryFunction, HistoryPolicy, compile_history
+from .agent_context import AgentContext, HistoryFunction, HistoryPolicy, compile_history
 from .agent_tool import AgentTool
-from .base import Accepts, BaseAgent, C, Out, check_agents, check_examples, check_name, to_handoffs
-from .behavior import ToolUseBehavior, check_behavior
+from .base_agent import Accepts, BaseAgent, C, Out, check_agents, check_examples, check_name, to_handoffs
 from .compaction import Compaction, check_compaction
 from .hooks import AgentHooks
 from .middleware import Middleware, check_middleware
+from .tool_use import ToolUseBehavior, check_behavior
 
 _FENCED = r"(?s)^\s*```(?:json)?\s*\n(.*?)\n?```\s*$"
 _WRAPPER = "response"

@@ -2,7 +2,7 @@
 
 from time import time
 
-from ..events import AgentResponded, ToolReturned, keys
+from ..log import AgentResponded, ToolReturned, keys
 from .hooks import HookDispatcher
 from .invocations import ModelCall, ToolInvocation
 from .seam import CallOutcome, Handler

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .._wording import show
 from ..context import RunContext
 from ..errors import SetupError
 from ..messages import Message, ToolCall, Usage
 from ..models import ModelRequest, ModelResponse
 from ..tools import Tool, ToolResult
-from ..wording import show
-from .activation import AgentContext
+from .agent_context import AgentContext
 from .compiled import CompiledAgent, PreparedTurn
 from .deltas import ResponseDeltas
 

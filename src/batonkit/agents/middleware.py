@@ -6,15 +6,15 @@ from typing import Any, Generic, TypeAlias, cast, overload
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from ..arguments import check_callback
+from .._checks import check_callback
+from .._wording import show
 from ..context import RunContext
 from ..errors import SetupError
-from ..events import Action
+from ..log import Action
 from ..messages import ToolCall
 from ..models import ModelRequest, ModelResponse
 from ..tools import ToolResult
-from ..wording import show
-from .activation import AgentContext
+from .agent_context import AgentContext
 from .seam import Layer
 
 C = TypeVar("C", default=Any, contravariant=True)

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
-from ..events import Action, Origin, StepCompleted, ValueChanges, keys
+from ..log import Action, Origin, StepCompleted, ValueChanges, keys
 from ..messages import Message
-from ..tools.guardrails import copy_changes
-from .activation import AgentContext
+from ..tools.tool_guardrails import copy_changes
+from .agent_context import AgentContext
 from .middleware_layers import describe_error, restore_error
 from .seam import Layer
 

@@ -9,16 +9,16 @@ import msgspec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
+from .._wording import error_text
 from ..context import RunContext
 from ..context.values import to_json_value
 from ..errors import RunError, SetupError
-from ..events import StepCompleted, ValueChanges, keys
+from ..log import StepCompleted, ValueChanges, keys
 from ..messages import ToolCall, Usage
 from ..models import ModelResponse
 from ..tools import ToolResult
-from ..tools.guardrails import copy_changes
+from ..tools.tool_guardrails import copy_changes
 from ..tools.wrappers import tool_effect
-from ..wording import error_text
 from .invocations import ModelCall, ToolInvocation
 from .seam import Handler, Layer
 

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..context.excerpts import to_excerpt
 from ..errors import NotEncodableError
-from ..events import AgentResponded, Event, RequestRecord
-from ..events.types import EntryForm, MessageRange
+from ..log import AgentResponded, Event, RequestRecord
+from ..log.events import EntryForm, MessageRange
+from ..log.excerpts import to_excerpt
 from ..messages import Message
 from ..models import ModelRequest, ModelSettings
-from .options import SECRET_SETTINGS
+from .agent_options import SECRET_SETTINGS
 
 _HASH_BYTES = 8
 _HIDDEN = "(not recorded)"

@@ -5,8 +5,8 @@ from time import time
 from typing import Any
 
 from ..context.run_state import SentMessage
-from ..events import UserMessageAdded, keys
-from .activation import AgentContext
+from ..log import UserMessageAdded, keys
+from .agent_context import AgentContext
 
 
 def add_recorded_messages(ctx: AgentContext[Any], key: str) -> int:

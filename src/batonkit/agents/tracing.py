@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ..context import RunContext
-from ..events import Event
+from ..log import Event
 from ..models import Chunk, Model, ModelRequest, ModelResponse
 from ..tools import Tool, ToolResult
 

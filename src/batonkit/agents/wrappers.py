@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..arguments import check_arguments, check_choice
+from .._checks import check_arguments, check_choice
+from .._wording import error_text
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..errors import SetupError
-from ..events import Action, AgentResponded, StepCompleted, Transfer, ValueChanges, keys
 from ..handoffs import TRANSFER_TOOL, Handoff
+from ..log import Action, AgentResponded, StepCompleted, Transfer, ValueChanges, keys
 from ..messages import AssistantMessage, ToolCall, ToolSpec
-from ..wording import error_text
-from .activation import AgentContext, HistoryFunction
-from .base import BaseAgent, C, Out
+from .agent_context import AgentContext, HistoryFunction
+from .base_agent import BaseAgent, C, Out
 from .turn import record_result
 
 

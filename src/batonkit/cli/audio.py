@@ -11,10 +11,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from ..events import Delta, Event
-from ..realtime.events import AudioDelta, PlaybackInterrupted
-from ..realtime.settings import bytes_for, milliseconds_of
-from .errors import TargetError
+from ..log import Delta, Event
+from ..realtime.deltas import AudioDelta, PlaybackInterrupted
+from ..realtime.voice_settings import bytes_for, milliseconds_of
+from .cli_errors import TargetError
 
 RATE = 24_000
 _WIDTH = 2

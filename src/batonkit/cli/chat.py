@@ -10,19 +10,19 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import click
 
+from .._wording import printable
 from ..context.values import THREAD_PREFIX
 from ..errors import BatonError
-from ..events import OpenTask
+from ..log import OpenTask
 from ..messages import Usage, UserMessage
-from ..runner import Dismiss, Interrupt, RunResult, RunStream
-from ..runner.backends import new_id
+from ..runs import Dismiss, Interrupt, RunResult, RunStream
+from ..runs.opening import new_id
 from ..stores import FINISHED_STATUSES, MemoryStore, RunRecord
 from ..stores.parts import innermost_store
-from ..wording import printable
+from .cli_errors import print_error
+from .cli_options import SCREEN, RunArguments, choice_option, run_options, target
 from .display import DISMISS, Screen, ask_interrupts, shorten
-from .errors import print_error
 from .keyboard import CTRL_D, typed_lines
-from .options import SCREEN, RunArguments, choice_option, run_options, target
 from .targets import RunSetup, get_result, is_driven, last_unfinished_run, open_interrupts, set_up_run
 
 LEAVE = ("exit", "quit", "/exit", "/quit")

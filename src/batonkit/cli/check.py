@@ -11,16 +11,16 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from .._wording import one_line, printable
 from ..errors import SetupError
-from ..flow import Finding, Team, TeamMember
 from ..inspection.edges import EdgeKind, definition_of, edges_from, parts_of
 from ..inspection.findings import TransferCost, findings_in, toolsets_of, transfer_costs
 from ..inspection.teams import describe_team
-from ..wording import one_line, printable
+from ..team import Finding, Team, TeamMember
+from .cli_errors import FAILED, TargetError
+from .cli_options import debug, json_option, target
 from .display import shorten
-from .errors import FAILED, TargetError
 from .graph import load_team
-from .options import debug, json_option, target
 from .output import write_json
 
 _LABELS: dict[EdgeKind, str] = {

@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from .options import debug
+from .cli_options import debug
 from .output import write_data
 
 _PROGRAM = "baton"

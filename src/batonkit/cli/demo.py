@@ -12,18 +12,18 @@ from msgspec import Struct
 
 from ..agents import Agent
 from ..errors import BatonError, SetupError
-from ..events import TextDelta
 from ..handoffs import PromptLanguage
+from ..log import TextDelta
 from ..messages import Usage
 from ..models import Model, resolve_model
 from ..models.registry import MODEL_ENV_VAR
-from ..runner import Runner
+from ..runs import Runner
 from ..testing import ScriptedModel, call, say, transfer_to
 from ..testing.scripted import SCRIPTED
 from ..tools import tool
+from .cli_options import choice_option, debug, store
 from .display import Screen
 from .models import download, find_ollama_model
-from .options import choice_option, debug, store
 
 
 class DemoTexts(Struct, frozen=True):

@@ -8,18 +8,18 @@ from typing import Any, assert_never, cast
 import msgspec
 from rich.console import Console
 
-from .. import events
+from .. import log as events
+from .._wording import printable
 from ..errors import AnswerError
-from ..events import AnyEvent, Delta, Event, InterruptRaised, Origin, keys
-from ..events.base import RUN_ORIGIN
-from ..events.types import payload_fields
 from ..handoffs import TRANSFER_TOOL
+from ..log import AnyEvent, Delta, Event, InterruptRaised, Origin, keys
+from ..log.event import RUN_ORIGIN
+from ..log.events import payload_fields
 from ..messages import Content, ToolCall, Usage, media_of, text_of
-from ..runner import Dismiss, Interrupt
-from ..runner.answers import answer_events, dismissed_call
+from ..runs import Dismiss, Interrupt
+from ..runs.answers import answer_events, dismissed_call
 from ..tools import Approval
-from ..wording import printable
-from .options import parse_json_or_text
+from .cli_options import parse_json_or_text
 from .progress import Spinner
 
 _MAX_LENGTH = 160

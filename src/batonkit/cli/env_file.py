@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..wording import one_line
-from .errors import TargetError
+from .._wording import one_line
+from .cli_errors import TargetError
 
 DEFAULT = ".env"
 _PATH = "baton.env_file"

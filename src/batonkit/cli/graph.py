@@ -12,12 +12,12 @@ from typing import Any, Literal, TypeAlias
 import click
 from msgspec import Struct
 
-from ..flow import Team
 from ..inspection.edges import TeamEdge, edges_of, parts_of, teams_in
 from ..realtime import RealtimeRunner
-from ..runner import Runner
-from .errors import TargetError
-from .options import QUIET, choice_option, debug, target
+from ..runs import Runner
+from ..team import Team
+from .cli_errors import TargetError
+from .cli_options import QUIET, choice_option, debug, target
 from .output import write_data
 from .targets import find_target
 

@@ -12,8 +12,8 @@ from secrets import token_urlsafe
 import click
 
 from ..version import __version__
-from .errors import TargetError
-from .options import debug
+from .cli_errors import TargetError
+from .cli_options import debug
 from .output import write
 
 _FILES = {

@@ -7,10 +7,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from .._wording import nearest, printable
 from ..version import __version__
-from ..wording import nearest, printable
+from .cli_options import debug
 from .env_file import add_env_file, env_file_option
-from .options import debug
 
 COMMANDS = {
     "chat": "Talk with a team in the terminal.",
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command, and exit with the code that it returns."""
-        from .errors import CANCELLED, exit_code_for, print_error, warnings_on_stderr
+        from .cli_errors import CANCELLED, exit_code_for, print_error, warnings_on_stderr
 
         with warnings_on_stderr(ctx.meta):
             try:

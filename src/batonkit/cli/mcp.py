@@ -8,9 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..runner import Runner
-from ..serving import mcp_app, mcp_server
-from .options import server_options, target
+from ..runs import Runner
+from ..serve import mcp_app, mcp_server
+from .cli_options import server_options, target
 from .serve import serve_app
 from .targets import check_runner_options, load_target, naming_model_option
 

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from ..wording import UNSAFE_CODES, printable
+from .._wording import UNSAFE_CODES, printable
 
 _JSON_ESCAPES = {
     code: f"\\u{code:04x}" if code < 0x10000 else json.dumps(chr(code))[1:-1] for code in UNSAFE_CODES if code >= 0x7F

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from ..stores import Store
-from . import options
+from . import cli_options as options
 from .output import write
 from .targets import store_option, with_store
 

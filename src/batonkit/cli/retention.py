@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import click
 
+from .._wording import printable
 from ..stores import FINISHED_STATUSES, RUN_STATUSES, FullStore
-from ..wording import printable
-from . import options
+from . import cli_options as options
 from .output import write
 from .targets import store_option, with_store
 

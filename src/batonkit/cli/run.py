@@ -14,14 +14,14 @@ from rich.console import Console
 
 from ..context.values import to_json_value
 from ..errors import NotEncodableError
-from ..events import Delta, Event, encode_event, encode_log
+from ..log import Delta, Event, encode_event, encode_log
 from ..messages import Usage
-from ..runner import Interrupt, RunResult, RunStream
+from ..runs import Interrupt, RunResult, RunStream
 from ..stores import PostgresStore, SQLiteStore, Store
 from ..stores.parts import innermost_store
+from .cli_errors import CANCELLED, SUSPENDED
+from .cli_options import SCREEN, RunArguments, choose_format, json_result, quiet, run_options, target
 from .display import Screen, format_interrupt, format_value
-from .errors import CANCELLED, SUSPENDED
-from .options import SCREEN, RunArguments, choose_format, json_result, quiet, run_options, target
 from .output import write, write_data, write_json
 from .targets import RunSetup, get_result, set_up_run
 

@@ -9,22 +9,22 @@ from typing import Any
 import click
 from msgspec.structs import asdict
 
+from .._wording import one_line, printable
 from ..agents import Agent
 from ..errors import AnswerError, RunError, quote_names
-from ..events import Event, InterruptRaised, RunFailed, RunStarted, decode_lines, encode_log, keys
-from ..log import Log
+from ..log import Event, InterruptRaised, RunFailed, RunStarted, decode_lines, encode_log, keys
+from ..log.log import Log
 from ..messages import Usage, text_of
-from ..runner import Interrupt, Runner, usage_from_events
-from ..runner.recovery import UNDRIVABLE_NOTE
-from ..runner.result import to_interrupt
-from ..runner.summaries import read_summaries
+from ..runs import Interrupt, Runner, usage_from_events
+from ..runs.result import to_interrupt
+from ..runs.stored.recovery import UNDRIVABLE_NOTE
+from ..runs.stored.summaries import read_summaries
 from ..stores import FullStore, RunRecord, Store
 from ..testing.transcripts import format_event
-from ..wording import one_line, printable
 from ..worker.deaths import PARKED_NOTE
-from . import options
+from . import cli_options as options
+from .cli_errors import SUSPENDED
 from .display import Screen, ask_interrupts, format_cost, format_interrupt, parse_reply
-from .errors import SUSPENDED
 from .output import write, write_data, write_json
 from .retention import erase, expire
 from .run import RunPrinter, print_interrupts

@@ -15,22 +15,22 @@ import click
 import msgspec
 
 from ..errors import SetupError
-from ..runner import BackgroundRunner, Runner
+from ..runs import BackgroundRunner, Runner
 from ..stores import MemoryStore, Store, resolve_store
 from ..stores.parts import innermost_store
-from .errors import TargetError
-from .options import POSITIVE, reload_option, repeated_option, server_options, target
+from .cli_errors import TargetError
+from .cli_options import POSITIVE, reload_option, repeated_option, server_options, target
 from .output import write
 from .targets import check_runner_options, load_object, load_target
 
 if TYPE_CHECKING:
-    from ..serving.http.auth import Auth
-    from ..studio import StudioApp
+    from ..serve.http.auth import Auth
+    from ..serve.studio import StudioApp
 
 
 def load_auth(token_env: str | None, reference: str | None) -> "tuple[Auth, ...]":
     """Return the authentication that --token-env or --auth names; empty if neither is given."""
-    from ..serving.http.auth import to_auth_list
+    from ..serve.http.auth import to_auth_list
 
     if token_env is not None and reference is not None:
         raise TargetError("--token-env and --auth cannot be combined; choose one")
@@ -78,8 +78,8 @@ def serve_app(
     studios: "list[StudioApp] | None" = None,
 ) -> None:
     """Create an app with the authentication of the command line and serve it until Ctrl-C."""
-    from ..serving.http.app import ACCESS_LOGGER, AccessLog
-    from ..serving.server import check_server, listen, run_server, url_of
+    from ..serve.http.application import ACCESS_LOGGER, AccessLog
+    from ..serve.server import check_server, listen, run_server, url_of
 
     methods = load_auth(token_env, auth) or None
     limits = {} if max_body is None else {"max_body": max_body}
@@ -112,13 +112,13 @@ def make_app(
     runner: Runner[Any, Any], protocols: Sequence[str], *, studios: "list[StudioApp] | None" = None, **options: Any
 ) -> Any:
     """Create one app for several protocols; it also recovers runs whose worker has died."""
-    from ..serving.http.app import make_app as make_http_app
+    from ..serve.http.application import make_app as make_http_app
 
     try:
         from starlette.responses import HTMLResponse
         from starlette.routing import BaseRoute, Mount, Route
 
-        from ..serving.http.guard import RequestGuard
+        from ..serve.http.guard import RequestGuard
     except ImportError:
         raise SetupError("baton serve needs the serving extra: pip install 'batonkit[serving]'") from None
 
@@ -128,7 +128,7 @@ def make_app(
     routes: list[BaseRoute] = [Route(path, app) for path, app in apps.items() if path]
     routes += [Mount(path, app) for path, app in apps.items()]
     if studios is not None:
-        from ..studio import studio_app
+        from ..serve.studio import studio_app
 
         studios.append(studio_app(background, auth=options.get("auth")))
         routes.insert(0, Mount(STUDIO_PATH, studios[0]))
@@ -163,7 +163,7 @@ def _landing_page(protocols: Sequence[str]) -> str:
 
 
 def _protocol_app(name: str, background: BackgroundRunner, options: Mapping[str, Any]) -> Any:
-    from .. import serving
+    from .. import serve as serving
 
     try:
         make = getattr(serving, f"{name}_app")
@@ -247,7 +247,7 @@ def serve_command(
 
 def serve_with_reload(host: str, port: int) -> None:
     """Run this command without --reload in a process that is restarted when a file changes."""
-    from ..serving.server import check_server, listen
+    from ..serve.server import check_server, listen
 
     # The other process checks whether the host may be served.
     check_server(host, allow_anonymous=True)

@@ -5,11 +5,11 @@ from typing import Any
 import click
 
 from ..agents import Agent
-from ..runner import Runner
+from ..runs import Runner
 from ..stores import MemoryStore
 from ..stores.parts import innermost_store
-from .errors import TargetError
-from .options import reload_option, server_options
+from .cli_errors import TargetError
+from .cli_options import reload_option, server_options
 from .serve import make_runner, serve_app, serve_with_reload
 
 
@@ -41,7 +41,7 @@ def studio_command(
       baton studio desk:router --store runs.db --host 0.0.0.0 --token-env DESK_TOKEN
       baton studio desk:router --store runs.db --reload
     """
-    from ..studio import StudioApp, studio_app
+    from ..serve.studio import StudioApp, studio_app
 
     if target is None and store is None:
         raise TargetError("name a team, a store or both: baton studio [MODULE:AGENT] [--store runs.db]")

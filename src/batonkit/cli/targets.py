@@ -18,21 +18,21 @@ from typing import Any, TypeAlias, TypeVar, cast
 import click
 from msgspec.structs import replace
 
+from .._wording import type_of
 from ..agents import BaseAgent
 from ..context import Limits
 from ..errors import BatonError, RunError, SetupError, nearest, quote_names
-from ..events import Delta, Event
 from ..inspection.edges import definition_of
-from ..log import Log
+from ..log import Delta, Event
+from ..log.log import Log
 from ..models import MODEL_ENV_VAR, Model, resolve_model
 from ..realtime import RealtimeAgent, RealtimeRunner
-from ..runner import Interrupt, Runner, RunResult, RunStream
-from ..runner.result import to_interrupt
+from ..runs import Interrupt, Runner, RunResult, RunStream
+from ..runs.result import to_interrupt
 from ..stores import FINISHED_STATUSES, FullStore, RunRecord, SQLiteStore, Store, resolve_store
-from ..wording import type_of
+from .cli_errors import TargetError
+from .cli_options import RunArguments
 from .display import Screen
-from .errors import TargetError
-from .options import RunArguments
 from .progress import Spinner
 
 T = TypeVar("T")

@@ -18,20 +18,20 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from .. import events
+from .. import log as events
 from ..errors import BatonError, RunError
-from ..events import Delta, Event
+from ..log import Delta, Event
 from ..realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings, TurnDetection
-from ..realtime import events as live
-from ..realtime.runner import resolve_realtime_model
-from ..realtime.settings import bytes_for
-from ..runner.backends import new_id
-from ..runner.result import to_interrupt
+from ..realtime import deltas as live
+from ..realtime.realtime_runner import resolve_realtime_model
+from ..realtime.voice_settings import bytes_for
+from ..runs.opening import new_id
+from ..runs.result import to_interrupt
 from .audio import AudioOutput, AudioSink, Microphone, Recording, read_wav, sounddevice
 from .chat import LEAVE
+from .cli_errors import TargetError
+from .cli_options import FILE, RunArguments, collect, number_option, repeated_option, run_options, target
 from .display import Screen, format_interrupt, parse_reply, shorten
-from .errors import TargetError
-from .options import FILE, RunArguments, collect, number_option, repeated_option, run_options, target
 from .targets import Target, find_store, find_target, is_driven, last_unfinished_run
 
 _COMMAND = re.compile(r"(/[a-z]+)(?:\s+(.*))?")

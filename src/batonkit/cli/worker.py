@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from ..errors import SetupError
-from ..runner import Runner
+from ..runs import Runner
 from ..stores import MemoryStore, resolve_store
 from ..stores.parts import innermost_store
 from ..worker import Concurrency, Worker
 from ..worker.engines import ENGINES, resolve_engine
 from ..worker.health import serve_health
-from . import options
-from .errors import FAILED, TargetError
-from .options import COUNT, POSITIVE
+from . import cli_options as options
+from .cli_errors import FAILED, TargetError
+from .cli_options import COUNT, POSITIVE
 from .output import rewrite_line, write
 from .targets import load_target
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cas
 from msgspec import Struct
 from typing_extensions import TypeVar as TypeVarWithDefault
 
-from ..arguments import check_choice
+from .._checks import check_choice
+from .._wording import show
 from ..errors import InterruptExpiredError, NotEncodableError, SetupError
-from ..events import (
+from ..log import (
     CustomDelta,
     Default,
     InterruptAnswered,
@@ -26,7 +27,6 @@ from ..events import (
     keys,
 )
 from ..messages import ToolCall, Usage
-from ..wording import show
 from .run_state import LiveConversation, RunState, resolve_time
 from .values import Values, to_json_value
 

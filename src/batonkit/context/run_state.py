@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from typing_extensions import TypeVar
 
-from ..arguments import CheckedStructMeta
+from .._checks import CheckedStructMeta
 from ..errors import (
     LimitError,
     LogError,
@@ -22,10 +22,10 @@ from ..errors import (
     StoreError,
     UnknownPriceError,
 )
-from ..events import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded, keys
-from ..log import Log
+from ..log import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded, keys
+from ..log.log import Log
 from ..messages import Usage, UserMessage
-from ..messages.types import call_ids_in
+from ..messages.messages import call_ids_in
 
 _logger = getLogger("baton.context")
 

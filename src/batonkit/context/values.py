@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import NotEncodableError
-from ..events import ValueChanges
+from ..log import ValueChanges
 
 _PLAIN = (bool, type(None))
 

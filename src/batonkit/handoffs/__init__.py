@@ -3,7 +3,7 @@
 May import models, tools and the packages below them; of an agent it knows only the name and description.
 """
 
-from .base import (
+from .declaration import (
     Handoff,
     HandoffInputData,
     HandoffInputFilter,

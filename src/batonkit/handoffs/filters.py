@@ -27,9 +27,9 @@ from ..messages import (
     to_messages,
 )
 from ..models import Model, ModelRequest, resolve_model
-from .base import HandoffInputData, HandoffInputFilter, check_filter_result
+from .declaration import HandoffInputData, HandoffInputFilter, check_filter_result
 from .redaction import Pattern, Redactor, find_patterns
-from .summaries import HANDOVER_INSTRUCTIONS, request_summary, transcript
+from .summary_filter import HANDOVER_INSTRUCTIONS, request_summary, transcript
 
 Messages: TypeAlias = tuple[Message, ...]
 

@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..arguments import check_arguments
+from .._checks import check_arguments
 from ..errors import SetupError, quote_names
 from ..messages import ToolCall, ToolSpec, object_schema
-from .base import NO_INPUT, Handoff, HandoffTarget, PromptLanguage, default_tool_description, describe_target
+from .declaration import NO_INPUT, Handoff, HandoffTarget, PromptLanguage, default_tool_description, describe_target
 
 _SECTION = {
     "en": """\

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ..errors import SetupError
 from ..messages import ToolSpec, object_schema
-from .input import TypedJson, describe_problems, strict_schema
+from .input_type import TypedJson, describe_problems, strict_schema
 
 FINISH_TOOL = "finish_task"
 """The name of the tool that finishes a task."""

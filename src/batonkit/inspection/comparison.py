@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..events import Event, RunResumed, RunStarted, UnknownEvent, encode_event, keys
-from ..flow.fold import history_from_log
+from ..log import Event, RunResumed, RunStarted, UnknownEvent, encode_event, keys
+from ..log.fold import history_from_log
 from ..messages import Usage, text_of
-from ..runner import usage_from_events
+from ..runs import usage_from_events
 
 _OF_THE_RUN = frozenset(
     ("timestamp", "run_id", "forked_from", "thread", "owner", "previous_run_id", "request", "speech")

@@ -8,14 +8,14 @@ from msgspec import Struct
 from ..agents import Agent, BaseAgent
 from ..agents.agent_tool import AgentTool
 from ..agents.wrappers import ThenTransfer
-from ..flow import Team, TeamMember
 from ..handoffs import Until
 from ..handoffs.routes import Route
-from ..patterns.deep_agents import TaskTool
+from ..team import Team, TeamMember
 from ..tools import FunctionTool, Tool
-from ..tools.base import unwrap_tool
+from ..tools.base_tool import unwrap_tool
 from ..tools.function import referenced_objects
 from ..workflows import ParallelAgent
+from ..workflows.deep_agents import TaskTool
 from ..workflows.sequential import Workflow
 
 EdgeKind: TypeAlias = Literal["sub_agent", "parent", "handoff", "function", "then", "code"]

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ..agents.wrappers import ThenTransfer
 from ..errors import quote_names
-from ..flow import Finding, Team, TeamMember
 from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
 from ..handoffs.routes import Routes
 from ..messages import estimate_text_tokens
+from ..team import Finding, Team, TeamMember
 from .edges import called_by, definition_of, edges_of, teams_in
 
 

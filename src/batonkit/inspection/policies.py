@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..events import AgentResponded, AgentStarted, Event, ToolReturned, UnknownEvent, keys
-from ..flow.fold import RunFold
-from ..flow.history import view_history
+from ..log import AgentResponded, AgentStarted, Event, ToolReturned, UnknownEvent, keys
+from ..log.fold import RunFold
+from ..log.views import view_history
 from ..messages import estimate_tokens
 
 POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from ..flow import Team
+from ..team import Team
 from .edges import InnerAgent, TeamEdge, edges_from, parts_of
 from .findings import TransferCost, findings_in, members_in, toolsets_of, transfer_costs
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..events import (
+from ..log import (
     AgentResponded,
     AgentStarted,
     ControlTransferred,

@@ -1,11 +1,11 @@
 """Use the tools of MCP servers in agents.
 
-May import runner and the layers below. The `mcp` library is imported when a name is first used.
+May import runs and the layers below. The `mcp` library is imported when a name is first used.
 """
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_exports
+from .._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .auth import AuthorizationCode, ClientCredentials

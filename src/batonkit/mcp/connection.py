@@ -15,7 +15,7 @@ from mcp import ClientSession
 from ..errors import SetupError, ToolError, ToolsUnavailableError, ToolTimeoutError
 from ..tools import Tool
 from .convert import is_repeatable
-from .session import MCPSession, RequestAnswerer, Send, ServerSettings
+from .mcp_session import MCPSession, RequestAnswerer, Send, ServerSettings
 from .transports import AuthorizationRequiredError, MCPSessionError, SessionFailure, logger
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any, cast
 import mcp_types as types
 
 from ..errors import SetupError
-from ..handoffs.input import strict_schema
+from ..handoffs.input_type import strict_schema
 from ..messages import Audio, Content, Data, File, Image, Part, Text, ToolSpec, to_media
 from ..tools import ToolEffect, ToolResult
 

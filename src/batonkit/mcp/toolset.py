@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from ..arguments import check_arguments, check_positive
+from .._checks import check_arguments, check_positive
 from ..context import RunContext
 from ..errors import SetupError
 from ..tools import NeedsApproval, Tool
@@ -19,8 +19,8 @@ try:
     from .auth import MCPAuthLike, to_mcp_auth
     from .connection import MCPConnection
     from .convert import to_tool_spec, tool_name
-    from .session import Mode, ServerSettings
-    from .tool import MCPTool, UserAuthorization
+    from .mcp_session import Mode, ServerSettings
+    from .mcp_tool import MCPTool, UserAuthorization
     from .transports import AuthorizationRequiredError, logger, transport_for
 except ImportError as error:
     raise SetupError("MCP needs its library: pip install 'batonkit[mcp]'") from error

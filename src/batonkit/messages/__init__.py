@@ -1,10 +1,10 @@
 """Messages, content parts, tool calls and usage, and the conversion of inputs in the formats of providers.
 
-May import arguments, errors and wording only. Encoders for requests to providers are in models.
+May import _checks, errors and _wording only. Encoders for requests to providers are in models.
 """
 
 from .inputs import RunInput, to_messages
-from .types import (
+from .messages import (
     MESSAGE_TYPES,
     AssistantMessage,
     Audio,

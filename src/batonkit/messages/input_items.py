@@ -6,8 +6,8 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from .._wording import nearest, quote_names, show, type_of
 from ..errors import SetupError
-from ..wording import nearest, quote_names, show, type_of
 from .input_parts import (
     PARTS,
     Fields,
@@ -19,7 +19,7 @@ from .input_parts import (
     read_list,
     read_text,
 )
-from .types import (
+from .messages import (
     MESSAGE_TYPES,
     AssistantMessage,
     Content,

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from ..wording import nearest, quote_names, show
-from .types import Audio, Content, File, Image, Part, Text, text_of
+from .._wording import nearest, quote_names, show
+from .messages import Audio, Content, File, Image, Part, Text, text_of
 
 Fields: TypeAlias = Mapping[str, Any]
 

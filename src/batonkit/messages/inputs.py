@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from .types import MESSAGE_TYPES, Message, UserMessage
+from .messages import MESSAGE_TYPES, Message, UserMessage
 
 RunInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
 """Input of a run: text, a message, a dict in the format of OpenAI or Anthropic, or a list of messages and dicts."""

@@ -5,6 +5,7 @@ May import agents and what is below them. Ready-made middleware is loaded on fir
 
 from typing import TYPE_CHECKING
 
+from .._lazy import lazy_exports
 from ..agents.middleware import (
     Middleware,
     NextActivation,
@@ -13,7 +14,6 @@ from ..agents.middleware import (
     model_middleware,
     tool_middleware,
 )
-from ..lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .caching import Cache, PromptCache

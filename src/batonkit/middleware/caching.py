@@ -10,12 +10,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from .._checks import check_arguments, check_callback, check_choice
+from .._wording import show
 from ..agents.middleware import Middleware, NextModelCall
-from ..arguments import check_arguments, check_callback, check_choice
 from ..context import RunContext
 from ..errors import SetupError
 from ..models import ModelRequest, ModelResponse, PromptCaching
-from ..wording import show
 
 _logger = logging.getLogger("baton.middleware")
 _NOT_IN_KEYS = {"timeout": None, "extra_headers": None}

@@ -6,15 +6,15 @@ from typing import Any, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from ..agents.activation import AgentContext
+from .._checks import check_arguments, check_callback
+from .._wording import show
+from ..agents.agent_context import AgentContext
 from ..agents.middleware import Middleware, NextModelCall
-from ..arguments import check_arguments, check_callback
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..errors import OutputError, SetupError
 from ..messages import AssistantMessage, UserMessage, text_of
 from ..models import ModelRequest, ModelResponse
-from ..wording import show
 
 Verdict: TypeAlias = str | bool | None
 OutputCheck: TypeAlias = Callable[[RunContext[Any], Any], Verdict | Awaitable[Verdict]]

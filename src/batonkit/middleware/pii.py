@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from .._checks import check_arguments
 from ..agents.middleware import Middleware, NextModelCall
-from ..arguments import check_arguments
 from ..context import RunContext
 from ..handoffs.redaction import PII_PATTERNS, Pattern, Redactor, find_patterns
 from ..messages import AssistantMessage, Message, Text, ToolCall

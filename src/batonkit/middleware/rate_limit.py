@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from .._checks import check_arguments, check_positive
 from ..agents.middleware import Middleware, NextModelCall
-from ..arguments import check_arguments, check_positive
 from ..context import RunContext
 from ..errors import SetupError
 from ..models import ModelRequest, ModelResponse

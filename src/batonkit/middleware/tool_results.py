@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from .._checks import check_arguments
 from ..agents.middleware import Middleware, NextModelCall
-from ..arguments import check_arguments
 from ..context import RunContext
 from ..errors import SetupError
 from ..messages import AssistantMessage, Message, ToolMessage, estimate_text_tokens, estimate_tokens

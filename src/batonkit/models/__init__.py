@@ -5,9 +5,10 @@ May import messages and errors. A provider's SDK is imported when a model of tha
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_exports
+from .._lazy import lazy_exports
 from .assembly import assemble_response, collect_response
-from .base import (
+from .formats import to_anthropic, to_openai, to_responses
+from .model import (
     Chunk,
     CompleteResponse,
     Model,
@@ -21,7 +22,6 @@ from .base import (
     TextChunk,
     ToolCallChunk,
 )
-from .formats import to_anthropic, to_openai, to_responses
 from .prices import GenAIPrices, ModelPrice, Prices, PriceTable
 from .registry import MODEL_ENV_VAR, register_model, resolve_model
 from .settings import ModelSettings

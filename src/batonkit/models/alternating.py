@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar, cast
 
-from ..context.view import MessageWindow
+from ..log.view import MessageWindow
 from ..messages import AssistantMessage, Content, Message, SystemMessage, ToolMessage, pair_calls_with_results, text_of
-from ..messages.types import PairingCheck
+from ..messages.messages import PairingCheck
 from .encoding import Block
 
 CONTINUE = "Go on."

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from ..messages import AssistantMessage, Content, Part, Reasoning, Text, ToolCall
-from .base import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from .model import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 
 def assemble_response(chunks: Sequence[Chunk], model_name: str = "") -> ModelResponse:

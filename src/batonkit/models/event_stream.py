@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from ..errors import ModelError
 from .assembly import assemble_response
-from .base import Chunk, ModelRequest
+from .model import Chunk, ModelRequest
 from .provider_errors import malformed
 from .stream_parser import StreamParser
 

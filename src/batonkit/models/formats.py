@@ -65,7 +65,7 @@ def to_anthropic(messages: Sequence[Message]) -> list[dict[str, Any]]:
     Raises:
         ModelRequestError: The format has no place for a part, such as audio without a transcript.
     """
-    from .anthropic.request import as_turns
+    from .anthropic.anthropic_request import as_turns
 
     shown = [UserMessage(each.content) if isinstance(each, SystemMessage) else each for each in messages]
     turns = as_turns(shown, "to_anthropic()", is_request=False)[1]

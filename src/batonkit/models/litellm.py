@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..arguments import check_arguments, unknown_argument
+from .._checks import check_arguments, unknown_argument
 from ..errors import ModelError, ModelRequestError
 from ..messages import AssistantMessage, Audio, File, Part, Usage, pair_calls_with_results
 from . import provider_errors
-from .base import Chunk, ModelRequest
 from .encoding import Block, as_base64, signed_reasoning, without_none
+from .model import Chunk, ModelRequest
 from .openai.chat import ChatDelta, ChatDialect, ChatEvent, ChatStreamParser
 from .sdk_clients import require_extra
 from .settings import ModelSettings, refuse_replacing_fields

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..arguments import CheckedStructMeta, check_arguments
+from .._checks import CheckedStructMeta, check_arguments
 from ..errors import SetupError, nearest
 from ..messages import Usage
 

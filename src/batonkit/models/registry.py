@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..arguments import check_arguments
+from .._checks import check_arguments
+from .._wording import type_of
 from ..errors import SetupError, quote_names
-from ..wording import type_of
-from .base import Model
+from .model import Model
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

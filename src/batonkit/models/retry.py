@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from ..arguments import check_arguments
+from .._checks import check_arguments
 from ..errors import ModelError, SetupError
 from ..messages import AssistantMessage, is_empty
 from .assembly import assemble_response
-from .base import Chunk, Model, ModelRequest, ModelResponse, ReasoningChunk, RestartChunk, TextChunk
+from .model import Chunk, Model, ModelRequest, ModelResponse, ReasoningChunk, RestartChunk, TextChunk
 from .provider_errors import empty
 from .registry import resolve_model
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from ..arguments import check_arguments
+from .._checks import check_arguments
 from ..errors import SetupError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ..arguments import CheckedStructMeta
+from .._checks import CheckedStructMeta
 from ..errors import ModelRequestError, SetupError
 
 _log = getLogger("baton.models")

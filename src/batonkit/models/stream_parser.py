@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..messages import Reasoning, TokenLogprob, Usage
-from .base import Chunk, ModelResponse, ReasoningChunk, TextChunk
+from .model import Chunk, ModelResponse, ReasoningChunk, TextChunk
 from .provider_errors import empty, filtered, malformed
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Export runs as OpenTelemetry spans and metrics.
 
-May import runner and the layers below. The OpenTelemetry API is imported when an observer is created.
+May import runs and the layers below. The OpenTelemetry API is imported when an observer is created.
 """
 
 from .observer import OTelObserver

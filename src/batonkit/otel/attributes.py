@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..events import (
+from ..log import (
     AgentResponded,
     ControlTransferred,
     HistoryCompacted,

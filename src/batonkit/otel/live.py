@@ -15,14 +15,14 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, T
 from opentelemetry.trace import set_span_in_context as with_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from .._wording import error_text
 from ..context import RunContext
 from ..context.run_state import RunState
-from ..events import AgentResponded, AnyEvent, Delta, Event, Origin, RunResumed, RunStarted, keys
+from ..log import AgentResponded, AnyEvent, Delta, Event, Origin, RunResumed, RunStarted, keys
 from ..messages import Usage
 from ..models import Chunk, CompleteResponse, Model, ModelRequest, ModelResponse
-from ..runner.stream import STATUS_BY_EVENT
+from ..runs.stream import STATUS_BY_EVENT
 from ..tools import Tool, ToolResult
-from ..wording import error_text
 from . import attributes
 from .attributes import ContentPolicy, RunIdentity, present
 from .metrics import Metrics

@@ -4,11 +4,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from ..arguments import check_arguments
+from .._checks import check_arguments
 from ..context.run_state import RunState
 from ..errors import SetupError
-from ..events import Event
-from ..runner import EventHandler
+from ..log import Event
+from ..runs import EventHandler
 from ..stores import FullStore
 from ..version import __version__
 from .attributes import SCHEMA_URL, ContentPolicy, Redact

@@ -12,10 +12,10 @@ from msgspec import Struct
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer, set_span_in_context
 
-from .. import events
-from ..events import AnyEvent, Event, Origin, keys
+from .. import log as events
+from ..log import AnyEvent, Event, Origin, keys
 from ..messages import Message, ToolCall, Usage
-from ..runner.stream import STATUS_BY_EVENT
+from ..runs.stream import STATUS_BY_EVENT
 from . import attributes
 from .attributes import Attributes, ContentPolicy, RunIdentity, present
 from .metrics import Metrics

@@ -1,12 +1,11 @@
 """Realtime sessions: voice or text conversations with a team over one open model connection.
 
-May import `runner` and everything below it. Must not import a provider's SDK before it is used, and must not execute
-tool calls or transfers itself: `agents` and `flow` do that.
+May import `runs` and everything below it. Must not import a provider's SDK before it is used, and must not execute
+tool calls or transfers itself: `agents` and `team` do that.
 """
 
 from ..handoffs import handoff as realtime_handoff
-from .agent import RealtimeAgent
-from .events import (
+from .deltas import (
     AudioCompleted,
     AudioDelta,
     GuardrailTripped,
@@ -20,10 +19,11 @@ from .events import (
 )
 from .openai import OpenAIRealtimeModel
 from .protocol import RealtimeConnection, RealtimeModel
-from .runner import RealtimeRunner, resolve_realtime_model
+from .realtime_agent import RealtimeAgent
+from .realtime_runner import RealtimeRunner, resolve_realtime_model
 from .session import RealtimeSession
-from .settings import RealtimeSettings, SessionConfig, TurnDetection
 from .speech import PlaybackTracker
+from .voice_settings import RealtimeSettings, SessionConfig, TurnDetection
 
 __all__ = [
     "AudioCompleted",

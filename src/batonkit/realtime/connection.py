@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..errors import BatonError, ModelConnectionError, ModelError, ModelRequestError, RunError, SessionLostError
 from ..messages import Message, ToolMessage
 from . import protocol
-from .settings import SessionConfig, SessionOptions
+from .voice_settings import SessionConfig, SessionOptions
 
 _logger = logging.getLogger("baton.realtime")
 _AUDIO_COMMANDS = (protocol.AppendAudio, protocol.CommitAudio, protocol.ClearAudio)

@@ -8,23 +8,24 @@ from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
 from ..agents import AgentContext
-from ..context import HistoryEntry, RunContext
+from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
 from ..errors import OpenInterruptError
-from ..events import AgentResponded, Delta, Origin
-from ..events.base import RUN_ORIGIN
+from ..log import AgentResponded, Delta, Origin
+from ..log.entries import HistoryEntry
+from ..log.event import RUN_ORIGIN
 from ..messages import Message, ToolMessage
 from . import protocol
+from .agent_definition import PreparedAgent, prepare_agent, prepare_target
 from .connection import ReconnectingConnection
-from .definition import PreparedAgent, prepare_agent, prepare_target
-from .events import SessionErrorReported, SessionReconnected, SessionReconnecting
-from .guardrails import ResponseGuards
+from .deltas import SessionErrorReported, SessionReconnected, SessionReconnecting
 from .mailbox import MailboxEvent, RefreshRequested, SessionEnded
 from .pending import ResponseScheduler
-from .settings import RealtimeSettings, SessionConfig, SessionOptions
 from .speech import PlaybackTracker, SpeechTracker
+from .spoken_guardrails import ResponseGuards
 from .turns import RunningTurns
+from .voice_settings import RealtimeSettings, SessionConfig, SessionOptions
 
 _logger = logging.getLogger("baton.realtime")
 _HARMLESS_CODES = frozenset({"response_cancel_not_active", "item_truncate_invalid_item_id"})

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ..errors import GuardrailTrippedError
 from ..messages import UserMessage
-from .definition import RealtimeDefinition
+from .agent_definition import RealtimeDefinition
 from .protocol import AudioCommitted, ResponseEnded, ResponseStarted, TranscriptionCompleted, TranscriptionFailed
 
 

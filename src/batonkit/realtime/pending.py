@@ -8,7 +8,7 @@ from contextlib import suppress
 from ..errors import BatonError
 from . import protocol
 from .connection import ReconnectingConnection
-from .settings import RealtimeSettings, SessionConfig
+from .voice_settings import RealtimeSettings, SessionConfig
 
 _BUSY = "conversation_already_has_active_response"
 _RETRY_DELAY = 0.2

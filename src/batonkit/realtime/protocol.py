@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 from ..messages import AssistantMessage, Message, Usage
-from .settings import SessionConfig
+from .voice_settings import SessionConfig
 
 
 class ConfigureSession(Struct, frozen=True):

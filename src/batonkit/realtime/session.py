@@ -9,15 +9,15 @@ from typing import Any, Self
 from ..agents.hooks import maybe_await
 from ..context import RunContext
 from ..errors import RunError, SetupError, TransferError
-from ..events import Delta, Event, InterruptRaised
-from ..events.base import RUN_ORIGIN
-from ..log import Log
+from ..log import Delta, Event, InterruptRaised
+from ..log.event import RUN_ORIGIN
+from ..log.log import Log
 from ..messages import Content, UserMessage
-from ..runner import Interrupt, Runner, RunResult, RunStream
-from ..runner.answers import answer_events
-from ..runner.result import to_interrupt
+from ..runs import Interrupt, Runner, RunResult, RunStream
+from ..runs.answers import answer_events
+from ..runs.result import to_interrupt
+from .agent_definition import RealtimeDefinition
 from .controller import SessionController
-from .definition import RealtimeDefinition
 from .mailbox import MailboxEvent, TextReceived, TransferRequested
 from .protocol import AppendAudio, ClearAudio, CommitAudio
 from .speech import PlaybackTracker

@@ -8,14 +8,14 @@ from unicodedata import east_asian_width
 
 from msgspec import Struct
 
-from ..events import Delta, Origin, SpeechInterval
+from ..log import Delta, Origin, SpeechInterval
 from ..messages import AssistantMessage
 from . import protocol
 from .connection import ReconnectingConnection
-from .events import AudioCompleted, AudioDelta, PlaybackInterrupted, SpeechStarted, SpeechStopped, TranscriptDelta
+from .deltas import AudioCompleted, AudioDelta, PlaybackInterrupted, SpeechStarted, SpeechStopped, TranscriptDelta
 from .mailbox import MailboxEvent, ResponseInterrupted
 from .pending import ResponseScheduler
-from .settings import RealtimeSettings, milliseconds_of
+from .voice_settings import RealtimeSettings, milliseconds_of
 
 _MAX_REMEMBERED = 32
 SpeechSignal: TypeAlias = (

@@ -8,9 +8,9 @@ from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..context import HistoryEntry
-from ..context.history import History
-from ..events import AgentResponded, ResponseTruncated, keys
+from ..log import AgentResponded, ResponseTruncated, keys
+from ..log.entries import HistoryEntry
+from ..log.history import History
 from ..messages import AssistantMessage, Message, ToolCall, ToolMessage
 
 CALL_IN_PROGRESS = "This call is still being carried out."

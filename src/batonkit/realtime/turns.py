@@ -9,10 +9,8 @@ from ..agents import AgentContext
 from ..agents.compiled import recorded_tool_table
 from ..agents.definition import ToolTable
 from ..agents.turn import TurnExecutor, TurnOutcome, record_result
-from ..context import HistoryEntry
-from ..context.history import History
 from ..errors import BatonError, GuardrailTrippedError
-from ..events import (
+from ..log import (
     Action,
     AgentFinished,
     AgentResponded,
@@ -26,10 +24,12 @@ from ..events import (
     UserMessageAdded,
     keys,
 )
-from ..flow.fold import NO_RESULT
-from ..log import ReadOnlyLog
+from ..log.entries import HistoryEntry
+from ..log.fold import NO_RESULT
+from ..log.history import History
+from ..log.log import ReadOnlyLog
 from ..messages import ToolMessage, text_of
-from .definition import RealtimeDefinition
+from .agent_definition import RealtimeDefinition
 from .mailbox import MailboxEvent, TurnEnded
 from .transcript import CALL_IN_PROGRESS, ActivationTranscript, TranscriptSlot
 

@@ -1,12 +1,12 @@
 """Stores for the logs of runs: append-only lines with compare-and-set, and leases for the workers that drive runs.
 
-May import events, messages and errors. A store's module is loaded when its name is first used, and a database driver
+May import log, messages and errors. A store's module is loaded when its name is first used, and a database driver
 when a store of that kind is created.
 """
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_exports
+from .._lazy import lazy_exports
 from .store import (
     FINISHED_STATUSES,
     RUN_STATUSES,
@@ -35,12 +35,12 @@ from .store import (
 )
 
 if TYPE_CHECKING:
+    from .addresses import resolve_store
     from .keyvalue import KeyValueStore
     from .memory import MemoryStore
     from .postgres import PostgresStore
     from .records import iter_records
     from .sqlite import SQLiteStore
-    from .urls import resolve_store
 
 _MODULES = {
     "keyvalue": ("KeyValueStore",),
@@ -48,7 +48,7 @@ _MODULES = {
     "postgres": ("PostgresStore",),
     "records": ("iter_records",),
     "sqlite": ("SQLiteStore",),
-    "urls": ("resolve_store",),
+    "addresses": ("resolve_store",),
 }
 
 __all__ = [

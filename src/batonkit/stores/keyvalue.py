@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..arguments import check_arguments
+from .._checks import check_arguments
+from .._wording import type_of
 from ..errors import LogError, SetupError, StoreError
-from ..wording import type_of
-from . import inbox as inboxes
+from . import inboxes as inboxes
 from .memory import RunsInMemory
 from .records import check_layout, join_pieces, keeps_thread_busy, pack_lines, unpack_lines
 from .store import InboxState, RunRecord, WaitingMessage

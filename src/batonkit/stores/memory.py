@@ -7,10 +7,10 @@ from typing import Unpack
 
 from msgspec.structs import replace
 
-from ..arguments import check_arguments, check_positive
+from .._checks import check_arguments, check_positive
 from ..errors import RunExistsError, ThreadBusyError
-from ..events.codec import READER_VERSION
-from . import inbox as inboxes
+from ..log.codec import READER_VERSION
+from . import inboxes as inboxes
 from . import records
 from .records import Append, LeaseMethods, NewLog
 from .store import (

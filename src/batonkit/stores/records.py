@@ -10,9 +10,9 @@ from msgspec import DecodeError, Struct, convert
 from msgspec.json import decode
 from msgspec.structs import replace
 
-from ..arguments import check_choice, check_keywords
+from .._checks import check_choice, check_keywords
 from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
-from .inbox import stronger_request
+from .inboxes import stronger_request
 from .store import (
     FINISHED_STATUSES,
     INTERNAL_NOTES,

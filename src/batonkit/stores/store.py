@@ -23,7 +23,7 @@ from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_chec
 
 from msgspec import Struct
 
-from ..events.codec import READER_VERSION
+from ..log.codec import READER_VERSION
 
 RunStatus: TypeAlias = Literal["running", "suspended", "completed", "failed", "cancelled"]
 """The status of a run."""

@@ -18,7 +18,7 @@ from .. import agents as core
 from ..context import Limits, RunContext
 from ..errors import SetupError
 from ..messages import ToolSpec
-from ..runner import HandoffRules, Runner
+from ..runs import HandoffRules, Runner
 from ..tools import Tool, ToolResult
 from .client import SwarmClientError, SwarmClientModel, SwarmMaxTurnsError, SwarmRunState
 from .functions import as_tool, function_name, run_awaitable

@@ -4,7 +4,7 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from ..wording import printable
+from .._wording import printable
 from .functions import as_tool, function_in, tool_dict
 from .types import AgentFunction
 

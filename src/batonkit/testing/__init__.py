@@ -3,10 +3,10 @@
 May import every package except cli. Does not import pytest: it works with any test runner.
 """
 
-from .audio import silence, speech
 from .crash_lab import CrashOptions, CrashReport, Divergence, assert_survives_crashes, crash_report
 from .faulty_store import FaultyStore
 from .realtime import ScriptedConnection, ScriptedRealtimeModel
+from .realtime.audio import silence, speech
 from .scripted import ScriptedModel, ScriptedStream, ScriptStep, call, say, scripted_or_real, transfer_to
 from .transcripts import transcript
 

@@ -14,16 +14,16 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 from msgspec import Raw, Struct
 from msgspec.json import encode
 
+from .._checks import check_keywords
 from ..agents import AgentOptions
-from ..arguments import check_keywords
 from ..context.values import to_json_value
 from ..errors import BatonError, RunConflictError, SetupError
-from ..events import Event, RunFailed, ToolReturned, decode_lines, encode_event, keys
-from ..log import Log
+from ..log import Event, RunFailed, ToolReturned, decode_lines, encode_event, keys
+from ..log.log import Log
 from ..messages import RunInput
-from ..runner import Interrupt, Runner
-from ..runner.arguments import RunArgs
-from ..runner.result import to_interrupt
+from ..runs import Interrupt, Runner
+from ..runs.result import to_interrupt
+from ..runs.run_args import RunArgs
 from ..stores import AppendOptions, Lease, MemoryStore, RunFlags, Store
 from .executions import ToolExecutions, scripted_models
 from .transcripts import FinishedRun, Normalize, diff_runs, format_event

@@ -10,12 +10,12 @@ from typing import Any, cast
 from ..agents import Agent, BaseAgent
 from ..context import RunContext
 from ..context.run_context import SuspendRun
-from ..events import Event, HistoryCompacted
-from ..flow import Team
+from ..log import Event, HistoryCompacted
 from ..models import Model
-from ..runner import Runner
+from ..runs import Runner
+from ..team import Team
 from ..tools import FunctionTool, Tool, ToolEffect, ToolResult
-from ..tools.base import ToolWrapper
+from ..tools.base_tool import ToolWrapper
 from ..tools.wrappers import tool_effect
 from .scripted import ScriptedModel
 

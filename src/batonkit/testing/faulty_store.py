@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..arguments import check_choice
+from .._checks import check_choice
 from ..errors import StoreError
 from ..stores import Lease, RecordPage, RunRecord, Store, SupportsInbox, SupportsNotes, SupportsRetention
 from ..stores.parts import with_all_parts

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
-from ..arguments import check_arguments
+from .._checks import check_arguments
 from ..errors import ModelError, SetupError, quote_names
-from ..events import AgentResponded, Event, HistoryCompacted, StepCompleted, keys
 from ..handoffs import TRANSFER_TOOL
+from ..log import AgentResponded, Event, HistoryCompacted, StepCompleted, keys
 from ..messages import AssistantMessage, Message, Part, Reasoning, Text, ToolCall, Usage, text_of
 from ..models import Chunk, Model, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..models.registry import MODEL_ENV_VAR, resolve_model

@@ -6,10 +6,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ..events import keys, types
-from ..flow.fold import history_from_log
+from ..log import events as types
+from ..log import keys
+from ..log.fold import history_from_log
 from ..messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
-from ..runner.answers import STATUS_EVENTS
+from ..runs.answers import STATUS_EVENTS
 
 
 def transcript(events: Iterable[types.Event | types.Delta]) -> list[str]:

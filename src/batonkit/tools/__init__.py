@@ -3,9 +3,9 @@
 May import context and the packages below it; must not import models or agents.
 """
 
-from .base import Final, Tool, ToolCondition, ToolFunction, ToolResult, Toolset
+from .base_tool import Final, Tool, ToolCondition, ToolFunction, ToolResult, Toolset
 from .function import FunctionTool, tool, with_tool_guardrails
-from .guardrails import Guardrail, GuardrailVerdict, guardrail
+from .tool_guardrails import Guardrail, GuardrailVerdict, guardrail
 from .wrappers import Approval, NeedsApproval, ToolEffect
 
 __all__ = [

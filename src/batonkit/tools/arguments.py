@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
 
 from ..errors import SetupError, quote_names
-from .base import ToolResult
+from .base_tool import ToolResult
 
 _MAX_PROBLEMS = 20
 _LITERAL_KEYWORDS = ("const", "default", "enum", "examples")

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from ..arguments import check_arguments, check_choice, check_names
+from .._checks import check_arguments, check_choice, check_names
+from .._wording import show
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..context.values import to_json_value
 from ..errors import SetupError, ToolResultError
 from ..messages import ToolSpec
-from ..wording import show
-from .base import C, Final, Tool, ToolCondition, ToolFunction, ToolResult, check_condition
-from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
+from .base_tool import C, Final, Tool, ToolCondition, ToolFunction, ToolResult, check_condition
 from .plain_arguments import PlainArgumentParser, is_plain
 from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
 from .signature import (
@@ -34,6 +33,7 @@ from .signature import (
     resolve_annotations,
     unwrap_function,
 )
+from .tool_guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
 from .worker_threads import in_thread
 from .wrappers import (
     ApprovalTool,

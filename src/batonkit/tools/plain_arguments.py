@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from .base import ToolResult
+from .base_tool import ToolResult
 
 if TYPE_CHECKING:
     from .arguments import ArgumentParser

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from .._wording import error_text
 from ..context.values import to_json_value
 from ..errors import (
     NotEncodableError,
@@ -20,8 +21,7 @@ from ..errors import (
     ToolTimeoutError,
 )
 from ..messages import Audio, Content, Data, File, Image, Part, Text
-from ..wording import error_text
-from .base import SupportsToolResult, ToolResult
+from .base_tool import SupportsToolResult, ToolResult
 
 _NONE_TEXT = "done"  # To a model an empty result looks like a failure.
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, ge
 
 from msgspec import Struct
 
+from .._wording import show, type_of
 from ..context import RunContext
 from ..errors import SetupError
-from ..wording import show, type_of
 
 Source: TypeAlias = Callable[[RunContext[Any]], Any]
 """Supplies the value of a parameter that the model does not see."""

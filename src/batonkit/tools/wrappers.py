@@ -11,16 +11,16 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from ..arguments import CheckedStructMeta, check_callback
+from .._checks import CheckedStructMeta, check_callback
+from .._wording import show
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
 from ..errors import AnswerError, GuardrailTrippedError, NotEncodableError, SetupError, ToolTimeoutError
-from ..events import StepCompleted, ValueChanges, keys
-from ..wording import show
-from .base import Tool, ToolResult, ToolWrapper, argument_checker, unwrap_tool
-from .guardrails import Guardrail, GuardrailChecks, Guardrails, copy_changes
+from ..log import StepCompleted, ValueChanges, keys
+from .base_tool import Tool, ToolResult, ToolWrapper, argument_checker, unwrap_tool
 from .results import FATAL_ERRORS, ErrorPolicy, to_error_result, to_tool_result
+from .tool_guardrails import Guardrail, GuardrailChecks, Guardrails, copy_changes
 from .worker_threads import CHECK_BEFORE_CALL, GIVE_UP
 
 APPROVED_FOR_GOOD = "baton.approved_for_good:"

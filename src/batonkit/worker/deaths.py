@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import RunConflictError, RunNotFoundError, StoreError, WorkerDiedError
-from ..events import RunFailed, encode_event
-from ..events.base import RUN_ORIGIN
-from ..runner.backends import new_id
-from ..runner.stored_runs import RunRepository
+from ..log import RunFailed, encode_event
+from ..log.event import RUN_ORIGIN
+from ..runs.opening import new_id
+from ..runs.stored.repository import RunRepository
 from ..stores import RunRecord
 
 _logger = logging.getLogger("baton.worker")

@@ -5,8 +5,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from ..runner import Runner
-from ..runner.recovery import FailedAttempts
+from ..runs import Runner
+from ..runs.stored.recovery import FailedAttempts
 from ..stores import RunRecord, RunStatus
 from .limits import Concurrency
 

@@ -2,11 +2,11 @@
 
 from importlib.util import find_spec
 
-from ..arguments import check_choice
+from .._checks import check_choice
+from .._wording import type_of
 from ..errors import SetupError, quote_names
 from ..stores import Store
 from ..stores.parts import innermost_store
-from ..wording import type_of
 from .engine import Engine
 
 ENGINES = ("local", "postgres", "temporal")
@@ -30,13 +30,13 @@ def resolve_engine(engine: object, store: Store, *, address: str | None = None) 
     if address is not None and engine != "temporal":
         raise SetupError(f"the engine `{engine}` has no address of its own; it uses the store")
     if engine == "local":
-        from .local import LocalEngine
+        from .local_engine import LocalEngine
 
         return LocalEngine()
     if engine == "postgres":
-        from .postgres import PostgresEngine
+        from .postgres_engine import PostgresEngine
 
         return PostgresEngine(store)
-    from .temporal import TemporalEngine
+    from .temporal_engine import TemporalEngine
 
     return TemporalEngine() if address is None else TemporalEngine(address)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from ..arguments import check_positive
+from .._checks import check_positive
 
 
 class Concurrency(Struct, frozen=True):

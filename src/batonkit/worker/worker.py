@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..arguments import check_arguments, check_positive
+from .._checks import check_arguments, check_positive
 from ..errors import RunConflictError, RunNotFoundError, SetupError
-from ..runner import Runner
-from ..runner.recovery import FailedAttempts
+from ..runs import Runner
+from ..runs.stored.recovery import FailedAttempts
 from ..stores import RunRecord, SupportsNotes
 from ..stores.parts import require_part
 from .deaths import SUSPECT_AFTER, DeathCounter, has_died

@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from .._checks import check_arguments, check_choice
+from .._wording import error_text, show
 from ..agents import AgentContext, AgentHooks, BaseAgent
-from ..agents.activation import FlowOutcome
+from ..agents.agent_context import FlowOutcome
 from ..agents.hooks import run_with_deadline
-from ..arguments import check_arguments, check_choice
-from ..context.history import History
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..errors import BranchesFailedError, BranchTimeoutError, SetupError
-from ..events import Action, BreakLoop, CancelTask, Exit, Finish, StepCompleted, keys
 from ..handoffs import Handoff
-from ..wording import error_text, show
+from ..log import Action, BreakLoop, CancelTask, Exit, Finish, StepCompleted, keys
+from ..log.history import History
 from .reducers import Reducer
 from .sequential import Workflow
 

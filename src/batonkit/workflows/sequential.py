@@ -6,15 +6,15 @@ from typing import Any
 
 from typing_extensions import TypeVar
 
+from .._checks import check_arguments
+from .._wording import show
 from ..agents import AgentContext, AgentHooks, BaseAgent
-from ..arguments import check_arguments
 from ..context import RunContext
 from ..errors import SetupError
-from ..events import Action, BreakLoop, Origin
 from ..handoffs import Handoff
+from ..log import Action, BreakLoop, Origin
 from ..messages import ToolSpec
 from ..tools import ToolResult
-from ..wording import show
 
 Out = TypeVar("Out", default=Any, covariant=True)
 

@@ -16,10 +16,10 @@ A = Agent("A")
     ("statement", "extra"),
     [
         ("import batonkit.a2a", "a2a"),
-        ("import batonkit.serving.a2a", "a2a"),
-        ("from batonkit.serving import a2a_app", "a2a"),
-        ("from batonkit.serving import mcp_app", "mcp"),
-        ("from batonkit import Agent; from batonkit.serving import api_app; api_app(Agent('A'))", "serving"),
+        ("import batonkit.serve.a2a", "a2a"),
+        ("from batonkit.serve import a2a_app", "a2a"),
+        ("from batonkit.serve import mcp_app", "mcp"),
+        ("from batonkit import Agent; from batonkit.serve import api_app; api_app(Agent('A'))", "serving"),
     ],
 )
 def test_a_missing_extra_is_named_with_the_command(statement: str, extra: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from tests.integration.browser import desk
 
 from batonkit import Agent
-from batonkit.serving import serve_in_background
-from batonkit.studio import StudioApp, studio_app
+from batonkit.serve import serve_in_background
+from batonkit.serve.studio import StudioApp, studio_app
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [

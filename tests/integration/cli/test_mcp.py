@@ -11,7 +11,7 @@ from tests.cli.programs import Invoke, Write
 from tests.mcp.servers import free_port, until_reachable
 
 from batonkit import Agent, Runner
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 from mcp import Client, StdioServerParameters
 
 TEAM = """

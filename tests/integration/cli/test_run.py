@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batonkit.events import RunCancelled
+from batonkit.log import RunCancelled
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

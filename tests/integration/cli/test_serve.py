@@ -17,7 +17,7 @@ from tests.sockets import Client
 from tests.unfinished import list_unfinished
 
 from batonkit import Agent, Runner
-from batonkit.events import ToolReturned
+from batonkit.log import ToolReturned
 
 Write = Callable[..., Path]
 
@@ -201,7 +201,7 @@ async def test_failures_and_requests_are_logged(write: Write) -> None:
 UNSAFE = "\x1b[2J\x9b31m\u202egnp\x7f"
 UNSAFE_TEAM = f"""
 import asyncio, logging
-from batonkit.serving.http.auth import Auth
+from batonkit.serve.http.auth import Auth
 BAD = {UNSAFE!r}
 
 class BrokenAuth(Auth):

@@ -9,7 +9,7 @@ from tests.temporal_server import TemporalServer
 
 from batonkit.stores import PostgresStore, SQLiteStore, Store
 from batonkit.testing.conformance import check_name
-from batonkit.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
+from batonkit.testing.conformance.engine_checks import ENGINE_CHECKS, EngineCheck, EnginePlace
 from batonkit.worker import PostgresEngine, TemporalEngine
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from batonkit import Agent, Runner, stores
-from batonkit.events import AgentResponded
-from batonkit.flow import RecordedRequest
+from batonkit.log import AgentResponded
 from batonkit.models import ModelRequest
 from batonkit.stores import MemoryStore
-from batonkit.stores.urls import resolve_store
+from batonkit.stores.addresses import resolve_store
+from batonkit.team import RecordedRequest
 from batonkit.testing import ScriptedModel
 
 SENT: Counter[str] = Counter()

@@ -23,7 +23,7 @@ from tests.mcp.servers import (
 
 from batonkit import RunContext
 from batonkit.errors import ToolError, ToolsUnavailableError
-from batonkit.events.base import RUN_ORIGIN
+from batonkit.log.event import RUN_ORIGIN
 from batonkit.mcp import MCPToolset
 from batonkit.testing import call
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
-from batonkit.events import ProgressDelta
+from batonkit.log import ProgressDelta
 from batonkit.mcp import MCPToolset
 from batonkit.messages import Image, Text
 from batonkit.testing import call

@@ -65,7 +65,7 @@ async def post(app: Any, path: str, body: Any) -> AsyncGenerator[Any]:
     """Serve an app, send it a JSON body and yield the response."""
     import aiohttp
 
-    from batonkit.serving import serve_in_background
+    from batonkit.serve import serve_in_background
 
     async with (
         serve_in_background(app, timeout_graceful_shutdown=1) as url,
@@ -193,7 +193,7 @@ async def test_realtime() -> None:
     import_module("openai.resources.realtime.realtime")  # Takes seconds, which would count as time to connect.
     from tests.servers import OpenAIRealtimeServer
 
-    from batonkit.events import AgentResponded, ToolReturned
+    from batonkit.log import AgentResponded, ToolReturned
     from batonkit.messages import text_of
     from batonkit.realtime import OpenAIRealtimeModel, RealtimeAgent, RealtimeRunner, RealtimeSettings
 
@@ -312,7 +312,7 @@ async def test_prices(tmp_path: Path) -> None:
 async def test_mcp() -> None:
     require("mcp")
     from batonkit.mcp import MCPToolset
-    from batonkit.serving import mcp_app, mcp_server, serve_in_background
+    from batonkit.serve import mcp_app, mcp_server, serve_in_background
 
     async def ask(server: Any) -> None:
         model = ScriptedModel([call("desk", request="How is Rome?"), "Thank you."])
@@ -327,7 +327,7 @@ async def test_mcp() -> None:
 
 async def test_serving() -> None:
     require("starlette")
-    from batonkit.serving import api_app
+    from batonkit.serve import api_app
 
     async with post(api_app(Runner(team(), store="memory:")), "/runs?wait=true", {"input": "How is Rome?"}) as response:
         assert (await response.json())["id"]
@@ -335,7 +335,7 @@ async def test_serving() -> None:
 
 async def test_agui() -> None:
     require("ag_ui")
-    from batonkit.serving import agui_app
+    from batonkit.serve import agui_app
 
     body: dict[str, Any] = {
         "threadId": "t",
@@ -356,7 +356,7 @@ async def test_agui() -> None:
 async def test_a2a() -> None:
     require("a2a")
     from batonkit.a2a import RemoteAgent
-    from batonkit.serving import a2a_app, serve_in_background
+    from batonkit.serve import a2a_app, serve_in_background
     from batonkit.testing import transfer_to
 
     async with serve_in_background(a2a_app(team()), timeout_graceful_shutdown=1) as url:

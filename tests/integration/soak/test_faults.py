@@ -21,7 +21,7 @@ from tests.postgres import PostgresServer
 from batonkit import Agent, Runner
 from batonkit.agents import agent
 from batonkit.errors import StoreError
-from batonkit.runner import BackgroundRunner
+from batonkit.runs import BackgroundRunner
 from batonkit.stores import PostgresStore, SQLiteStore, resolve_store
 from batonkit.testing import ScriptedModel
 

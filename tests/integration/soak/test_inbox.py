@@ -20,10 +20,10 @@ from tests.unfinished import recover
 
 from batonkit import Agent, Runner, tool
 from batonkit.errors import BatonError, RunConflictError
-from batonkit.events import RunStarted, UserMessageAdded
+from batonkit.log import RunStarted, UserMessageAdded
 from batonkit.messages import Message, ToolMessage, UserMessage, text_of
 from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
-from batonkit.runner.arguments import WhenBusy
+from batonkit.runs.run_args import WhenBusy
 from batonkit.stores import FullStore, iter_records, resolve_store
 
 MESSAGES = int(os.environ.get("INBOX_MESSAGES", "500" if PROFILE == "soak" else "40"))

@@ -20,8 +20,8 @@ from tests.integration.soak.fork_server import REPOSITORY, start_fork_server
 from tests.integration.soak.orders import EFFECTS_OF_AN_ORDER, ONCE, Effect, EffectLog
 from tests.integration.soak.worker import make_runner
 
-from batonkit.events import Event, ToolReturned
-from batonkit.log import Log
+from batonkit.log import Event, ToolReturned
+from batonkit.log.log import Log
 from batonkit.stores import Store, resolve_store
 
 IS_SOAK = PROFILE == "soak"

@@ -18,7 +18,7 @@ from tests.unfinished import recover
 
 from batonkit import Agent, Runner
 from batonkit.errors import BatonError, StoreError, ThreadBusyError
-from batonkit.events import RunStarted
+from batonkit.log import RunStarted
 from batonkit.messages import UserMessage, text_of
 from batonkit.stores import iter_records, resolve_store
 from batonkit.testing import ScriptedModel

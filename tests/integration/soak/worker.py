@@ -12,7 +12,7 @@ from tests.unfinished import recover
 
 from batonkit import Runner
 from batonkit.errors import AnswerError, RunConflictError
-from batonkit.log import Log
+from batonkit.log.log import Log
 from batonkit.stores import Store, resolve_store
 
 LEASE = 2.0

@@ -7,7 +7,7 @@ import pytest
 from batonkit.errors import ModelRequestError
 from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
 from batonkit.models import ModelRequest, ModelSettings, OutputSchema
-from batonkit.models.anthropic.request import build_parameters, version_of
+from batonkit.models.anthropic.anthropic_request import build_parameters, version_of
 
 HELLO = (UserMessage("Hello"),)
 WAVE = ToolSpec("wave", "Wave a hand.")

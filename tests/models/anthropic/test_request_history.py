@@ -20,7 +20,7 @@ from batonkit.messages import (
     ToolMessage,
     UserMessage,
 )
-from batonkit.models.anthropic.request import as_turns
+from batonkit.models.anthropic.anthropic_request import as_turns
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "cat"}}

@@ -7,7 +7,7 @@ import pytest
 from batonkit.errors import ModelRequestError
 from batonkit.messages import ToolSpec, UserMessage
 from batonkit.models import ModelRequest, ModelSettings, OutputSchema
-from batonkit.models.google.request import build_parameters, version_of
+from batonkit.models.google.google_request import build_parameters, version_of
 
 HELLO = (UserMessage("Hello"),)
 WAVE = ToolSpec("wave", "Wave a hand.")

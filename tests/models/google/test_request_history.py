@@ -19,7 +19,7 @@ from batonkit.messages import (
     ToolMessage,
     UserMessage,
 )
-from batonkit.models.google.request import as_contents
+from batonkit.models.google.google_request import as_contents
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 UNSIGNED = b"skip_thought_signature_validator"

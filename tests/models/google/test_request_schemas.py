@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from batonkit.models.google.request import to_google_schema
+from batonkit.models.google.google_request import to_google_schema
 
 
 class Cat(BaseModel):

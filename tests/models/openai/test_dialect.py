@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonkit.context.view import MessageWindow
 from batonkit.errors import ModelRequestError
+from batonkit.log.view import MessageWindow
 from batonkit.messages import (
     AssistantMessage,
     Audio,

@@ -8,8 +8,8 @@ from tests.servers import OpenAIRealtimeServer
 from tests.waiting import PATIENCE
 
 from batonkit.realtime.openai import OpenAIRealtimeModel
-from batonkit.realtime.settings import RealtimeSettings, SessionConfig
-from batonkit.testing.conformance.realtime import ConversationProbe
+from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig
+from batonkit.testing.conformance.realtime_checks import ConversationProbe
 
 AUDIO_CONFIG = SessionConfig("Desk", "Be kind.")
 TEXT_CONFIG = SessionConfig("Desk", "Be kind.", settings=RealtimeSettings(modality="text"))

@@ -24,7 +24,7 @@ from batonkit.messages import (
     ToolSpec,
     UserMessage,
 )
-from batonkit.realtime.openai.encoding import encode_session
+from batonkit.realtime.openai.client_events import encode_session
 from batonkit.realtime.protocol import (
     AddItem,
     ConfigureSession,
@@ -33,7 +33,7 @@ from batonkit.realtime.protocol import (
     ProviderErrorReceived,
     SessionConfigured,
 )
-from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig, TurnDetection
 
 IMAGE_DATA = b"\x89PNG..."
 AUDIO_DATA = speech("Hello")

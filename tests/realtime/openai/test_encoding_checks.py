@@ -7,7 +7,7 @@ from tests.servers import OpenAIRealtimeServer
 from batonkit.errors import ModelRequestError, SetupError
 from batonkit.messages import ToolSpec
 from batonkit.realtime.openai import OpenAIRealtimeModel
-from batonkit.realtime.settings import RealtimeSettings, SessionConfig
+from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig
 
 INVALID = [
     (SessionConfig("Desk", tools=(ToolSpec("not a name"),)), "`Desk` has a tool named 'not a name'"),

@@ -53,9 +53,9 @@ from batonkit.realtime.protocol import (
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig, TurnDetection
 from batonkit.testing import ScriptedStream, call, say
-from batonkit.testing.conformance.realtime import ConversationProbe
+from batonkit.testing.conformance.realtime_checks import ConversationProbe
 
 HELLO = AddItem(UserMessage("Hello"), "item_hello", id="hello")
 

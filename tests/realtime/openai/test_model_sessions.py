@@ -11,7 +11,7 @@ from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, Fault, ServedSession, speech
 
 from batonkit import tool
-from batonkit.events import AgentResponded, ControlTransferred, ToolReturned, UserMessageAdded
+from batonkit.log import AgentResponded, ControlTransferred, ToolReturned, UserMessageAdded
 from batonkit.realtime import (
     PlaybackInterrupted,
     RealtimeAgent,

@@ -18,7 +18,7 @@ from tests.servers.realtime.connection import (
 from tests.servers.realtime.server import OpenAIRealtimeServer
 from tests.servers.realtime.session import ClientViolation, ServedSession
 
-from batonkit.testing.audio import silence, speech
+from batonkit.testing.realtime.audio import silence, speech
 
 __all__ = [
     "ClientViolation",

@@ -33,7 +33,7 @@ from batonkit.messages import (
     UserMessage,
 )
 from batonkit.realtime import protocol
-from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig, TurnDetection
 from batonkit.testing.realtime.conversation import ConversationItem, ProviderConversation
 from batonkit.testing.realtime.responses import (
     INPUT_MS_PER_TOKEN,

@@ -19,7 +19,7 @@ from tests.servers.openai.errors import (
 )
 from tests.servers.validation import StrictStruct, converted
 
-from batonkit.realtime.settings import AudioFormat
+from batonkit.realtime.voice_settings import AudioFormat
 
 VOICES = ("alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse", "marin", "cedar")
 

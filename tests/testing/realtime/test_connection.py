@@ -24,7 +24,7 @@ from batonkit.realtime.protocol import (
     TranscriptChunk,
     TruncateItem,
 )
-from batonkit.realtime.settings import RealtimeSettings, SessionConfig
+from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig
 from batonkit.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, call, speech
 
 TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))

@@ -33,7 +33,7 @@ from batonkit.realtime.protocol import (
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig, TurnDetection
 from batonkit.testing import (
     ScriptedConnection,
     ScriptedRealtimeModel,

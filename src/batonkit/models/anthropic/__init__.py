@@ -3,6 +3,6 @@
 It may import the modules of models. The SDK is imported on first use.
 """
 
-from .model import AnthropicModel
+from .anthropic_model import AnthropicModel
 
 __all__ = ["AnthropicModel"]

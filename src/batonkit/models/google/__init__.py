@@ -3,6 +3,6 @@
 It may import the modules of models. The SDK is imported on first use.
 """
 
-from .model import GoogleModel
+from .google_model import GoogleModel
 
 __all__ = ["GoogleModel"]

@@ -3,6 +3,6 @@
 It may import messages, errors and models.
 """
 
-from .model import LocalModel
+from .local_model import LocalModel
 
 __all__ = ["LocalModel"]

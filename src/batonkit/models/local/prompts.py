@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from ...errors import ModelRequestError, quote_names
 from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, ToolSpec, UserMessage, text_of
-from ..base import ModelRequest
 from ..encoding import unused_name
+from ..model import ModelRequest
 from .engine import PromptTurn
 from .prompt_texts import ArgumentsExample, ChoiceExample, Language, PromptTexts
 

@@ -6,7 +6,7 @@ It may import messages, errors and models. aiohttp and OpenAI's client are impor
 from functools import partial
 
 from .endpoint import APIKey, StructuredOutputMode
-from .model import OpenAIAPI, OpenAIModel
+from .openai_model import OpenAIAPI, OpenAIModel
 
 __all__ = [
     "APIKey",

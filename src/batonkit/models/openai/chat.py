@@ -7,12 +7,12 @@ from msgspec import Struct, field
 
 from ...errors import OverloadedError
 from ...messages import AssistantMessage, Audio, Part, ToolCall, ToolMessage, media_of, text_of
-from ..base import Chunk, ModelRequest, PartChunk, ToolCallChunk
 from ..encoding import Block, as_json, without_none
+from ..model import Chunk, ModelRequest, PartChunk, ToolCallChunk
 from ..provider_errors import cut_short, malformed
 from ..settings import require_supported
+from .chat_messages import about, chat_part, fitting_arguments, fitting_id, fitting_name, from_base64
 from .dialect import Dialect, LogprobItem, OpenAIStreamParser, TokenUsage, to_logprobs
-from .encoding import about, chat_part, fitting_arguments, fitting_id, fitting_name, from_base64
 from .errors import failed_inside
 
 _MAX_ID = 40

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from ...context.view import MessageWindow
+from ...log.view import MessageWindow
 from ...messages import (
     AssistantMessage,
     Content,
@@ -19,11 +19,11 @@ from ...messages import (
     media_of,
     text_of,
 )
-from ..base import ModelRequest
 from ..encoding import Block, as_json, unused_name, without_none
 from ..event_stream import EventParser
+from ..model import ModelRequest
 from ..settings import ModelSettings
-from .encoding import about
+from .chat_messages import about
 from .endpoint import StructuredOutputMode
 
 _MAX_CACHE_KEY = 64

@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from ...errors import ModelError
 from ...messages import AssistantMessage, Image, Part, Reasoning, ToolMessage, media_of, text_of
-from ..base import Chunk, ModelRequest, PartChunk, ReasoningChunk, ToolCallChunk
 from ..encoding import Block, signed_reasoning, without_none
+from ..model import Chunk, ModelRequest, PartChunk, ReasoningChunk, ToolCallChunk
 from ..provider_errors import cut_short, malformed
 from ..settings import ModelSettings, require_supported
+from .chat_messages import fitting_arguments, fitting_id, fitting_name, from_base64, responses_part
 from .dialect import Dialect, LogprobItem, OpenAIStreamParser, TokenUsage, to_logprobs
-from .encoding import fitting_arguments, fitting_id, fitting_name, from_base64, responses_part
 from .errors import failed_inside
 
 _MAX_ID = 64

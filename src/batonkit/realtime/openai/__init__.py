@@ -4,6 +4,6 @@ May import the protocol of realtime, `models` and everything below. Must not imp
 encodes commands as client events, and decodes server events to signals.
 """
 
-from .model import OpenAIRealtimeModel
+from .openai_realtime import OpenAIRealtimeModel
 
 __all__ = ["OpenAIRealtimeModel"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, LiteralString, Unpack
 
 from msgspec.structs import asdict
 
-from ...arguments import check_arguments, check_positive
+from ..._checks import check_arguments, check_positive
 from ...errors import RunConflictError, RunExistsError, SetupError, ThreadBusyError
-from ...events.codec import READER_VERSION
-from .. import inbox as inboxes
+from ...log.codec import READER_VERSION
+from .. import inboxes as inboxes
 from .. import records
 from ..records import COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
 from ..sql_files import load_queries

@@ -11,10 +11,10 @@ from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
 from msgspec.structs import asdict, replace
 
-from ...arguments import check_arguments, check_choice, check_positive
+from ..._checks import check_arguments, check_choice, check_positive
 from ...errors import RunExistsError, SetupError, StoreError, ThreadBusyError
-from ...events.codec import READER_VERSION
-from .. import inbox as inboxes
+from ...log.codec import READER_VERSION
+from .. import inboxes as inboxes
 from .. import records
 from ..records import COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
 from ..sql_files import load_queries

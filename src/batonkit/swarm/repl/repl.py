@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...wording import printable
+from ..._wording import printable
 from ..core import Swarm
 from ..functions import function_in
 from ..types import Agent, Response

@@ -11,12 +11,14 @@ except ImportError as missing:
     raise SetupError("batonkit.testing.conformance needs pytest: pip install pytest pytest-asyncio") from missing
 
 # Failing checks then show what they compared, as in the author's own tests.
-pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("model_bench", "models", "realtime")))
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{module}" for module in ("model_bench", "model_checks", "realtime_checks"))
+)
 
-from .engines import ENGINE_CHECKS, EngineCheck, EnginePlace  # noqa: E402
-from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
-from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
-from .stores import (  # noqa: E402
+from .engine_checks import ENGINE_CHECKS, EngineCheck, EnginePlace  # noqa: E402
+from .model_checks import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
+from .realtime_checks import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
+from .store_suite import (  # noqa: E402
     CHANNEL_CHECKS,
     INBOX_CHECKS,
     NOTES_CHECKS,

@@ -4,6 +4,6 @@ May import `realtime` and everything below it, and the rest of `testing`.
 """
 
 from .conversation import ConversationItem
-from .model import ScriptedConnection, ScriptedRealtimeModel
+from .scripted_realtime import ScriptedConnection, ScriptedRealtimeModel
 
 __all__ = ["ConversationItem", "ScriptedConnection", "ScriptedRealtimeModel"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...errors import quote_names
 from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from ...realtime.protocol import ItemRole
-from ...realtime.settings import AudioFormat, bytes_for, milliseconds_of
+from ...realtime.voice_settings import AudioFormat, bytes_for, milliseconds_of
 from ..scripted import WORD
 
 

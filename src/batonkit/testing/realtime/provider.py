@@ -7,7 +7,7 @@ from ...errors import ContentFilterError, ModelError, SetupError
 from ...messages import UserMessage, is_empty
 from ...models import ModelRequest
 from ...realtime import protocol
-from ...realtime.settings import SessionConfig, milliseconds_of
+from ...realtime.voice_settings import SessionConfig, milliseconds_of
 from .conversation import CommandRejectedError, ProviderConversation
 from .responses import ProviderEvent, RealtimeScript, ScriptedResponse
 from .turn_detection import TurnDetector

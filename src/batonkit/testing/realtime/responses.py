@@ -12,9 +12,9 @@ from ...messages import AssistantMessage, Audio, Text, ToolCall, Usage, is_empty
 from ...models import Chunk, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ...realtime import protocol
 from ...realtime.protocol import AudioChunk, AudioEnded, ResponseEnded, ResponseStarted, Signal, TranscriptChunk
-from ...realtime.settings import AudioFormat, RealtimeSettings, bytes_for, milliseconds_of
-from ..audio import speech
+from ...realtime.voice_settings import AudioFormat, RealtimeSettings, bytes_for, milliseconds_of
 from ..scripted import ScriptedModel, operations
+from .audio import speech
 from .conversation import ConversationItem, ProviderConversation
 
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "refusal": "content_filter", "content_filter": "content_filter"}

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ...realtime.settings import AudioFormat, TurnDetection, bytes_for, milliseconds_of
-from ..audio import loudness
+from ...realtime.voice_settings import AudioFormat, TurnDetection, bytes_for, milliseconds_of
+from .audio import loudness
 
 _FRAME_MS = 20
 _SILENCE_BY_EAGERNESS = {"high": 200, "medium": 500, "auto": 500, "low": 1000}

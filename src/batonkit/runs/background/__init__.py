@@ -1,0 +1,1 @@
+"""Runs in the background: their subscribers, and watchers in other processes."""

@@ -1,0 +1,1 @@
+"""Stored runs: the public list of them, how they are opened, driven, recovered and written."""

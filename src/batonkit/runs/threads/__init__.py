@@ -1,0 +1,1 @@
+"""Threads: consecutive runs of one conversation, and the messages that wait for them."""

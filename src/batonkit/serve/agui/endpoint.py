@@ -1,0 +1,275 @@
+"""The AG-UI endpoint: a request starts or resumes a run of a thread, and the response streams its events."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, get_args
+
+import ag_ui.core as agui
+from ag_ui.encoder import EventEncoder
+from msgspec import Struct
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import RunNotFoundError
+from ...log import InterruptRaised
+from ...log.events import payload_fields
+from ...log.log import Log
+from ...messages import Message, ToolSpec, text_of
+from ...runs.ids import check_run_id
+from ...runs.run_args import WhenBusy
+from ...stores import FINISHED_STATUSES, RunRecord
+from ..http.application import Endpoints
+from ..http.auth import Principal
+from ..http.http_errors import ServingError, check_interrupt_ids, error_response
+from ..http.sse import SSEResponse, iter_frames
+from .agui_messages import from_agui_content, from_agui_messages, new_user_messages, state_values
+from .frontend import TOOLS
+from .translation import EventTranslator, is_frontend_call
+
+CONTEXT = "agui.context"
+PROPS = "agui.props"
+"""Keys of a run's values that hold a request's context and forwarded properties."""
+WHEN_BUSY = "whenBusy"
+"""The forwarded property that decides about a message for a thread with an unfinished run."""
+
+_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NOT_EXECUTED = "The user did not execute this call."
+
+
+class ResumeRequest(Struct, frozen=True):
+    """The answers that a request has for a suspended run."""
+
+    answers: dict[str, Any]
+    """Answers by interrupt id."""
+    answered_calls: tuple[str, ...] = ()
+    """Ids of the calls whose results were sent as messages."""
+    abandons: bool = False
+    """True if the user declined to answer an interrupt, so that the run is cancelled."""
+
+
+def parse_request(content: bytes) -> agui.RunAgentInput:
+    """Parse a request body.
+
+    Raises:
+        ServingError: The body is not an AG-UI request.
+        InvalidIdError: The id of the run has characters that are not allowed.
+    """
+    try:
+        request = agui.RunAgentInput.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise ServingError(400, "malformed_json", "the body is not JSON")
+        where = ".".join(str(step) for step in first["loc"])
+        raise ServingError(422, "invalid", f"invalid body: `{where}`: {first['msg']}")
+    for name, id in (("threadId", request.thread_id), ("runId", request.run_id)):
+        if not _ID.fullmatch(id):
+            raise ServingError(422, "invalid", f"`{name}` must be 1 to 200 visible ASCII characters")
+    check_run_id(request.run_id, "`runId`")
+    return request
+
+
+def initial_values(request: agui.RunAgentInput) -> dict[str, Any]:
+    """Return the initial values of a run: state, frontend tools, context and properties."""
+    values = dict(state_values(request.state))
+    if request.tools:
+        values[TOOLS] = [_tool(tool) for tool in request.tools]
+    if request.context:
+        values[CONTEXT] = [{"description": item.description, "value": item.value} for item in request.context]
+    if request.forwarded_props:
+        values[PROPS] = request.forwarded_props
+    return values
+
+
+def requested_mode(request: agui.RunAgentInput, default: WhenBusy) -> WhenBusy:
+    """Return what a request wants to happen if the thread has an unfinished run.
+
+    Raises:
+        ServingError: The request names an unknown mode.
+    """
+    mode = payload_fields(request.forwarded_props).get(WHEN_BUSY, default)
+    if mode not in get_args(WhenBusy):
+        works = ", ".join(get_args(WhenBusy))
+        raise ServingError(422, "invalid", f"`forwardedProps.{WHEN_BUSY}` must be one of: {works}")
+    return cast("WhenBusy", mode)
+
+
+def input_messages(request: agui.RunAgentInput, *, is_known: bool) -> list[Message]:
+    """Return the input of a new run."""
+    messages = from_agui_messages(request.messages)
+    return new_user_messages(messages) if is_known else messages
+
+
+def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRaised]) -> ResumeRequest | None:
+    """Return the answers in a request, or None if it answers no open interrupt.
+
+    Raises:
+        AnswerError: The request answers an interrupt that is not open.
+    """
+    answers: dict[str, Any] = {}
+    abandons = False
+    check_interrupt_ids([entry.interrupt_id for entry in request.resume or ()], interrupts)
+    for entry in request.resume or ():
+        interrupt = interrupts[entry.interrupt_id]
+        if entry.status == "resolved":
+            answers[entry.interrupt_id] = {"content": entry.payload} if is_frontend_call(interrupt) else entry.payload
+        elif is_frontend_call(interrupt):
+            answers[entry.interrupt_id] = {"content": _NOT_EXECUTED, "is_error": True}
+        elif payload_fields(interrupt.payload).get("kind") == "approval":
+            answers[entry.interrupt_id] = False
+        else:
+            abandons = True
+    by_call = {
+        interrupt.tool_call.id: id
+        for id, interrupt in interrupts.items()
+        if interrupt.tool_call is not None and is_frontend_call(interrupt)
+    }
+    returned = [message for message in request.messages if isinstance(message, agui.ToolMessage)]
+    results = {by_call[message.tool_call_id]: message for message in returned if message.tool_call_id in by_call}
+    for id, message in results.items():
+        content = text_of(from_agui_content(message.content)) or message.error or ""
+        answers[id] = {"content": content, "is_error": message.error is not None}
+    calls = tuple([message.tool_call_id for message in results.values()])
+    return ResumeRequest(answers, calls, abandons) if answers or abandons else None
+
+
+def _tool(tool: agui.Tool) -> dict[str, Any]:
+    if not _TOOL_NAME.fullmatch(tool.name):
+        raise ServingError(422, "invalid", "a tool's name must consist of 1 to 64 letters, digits, _ or -")
+    schema: Any = tool.parameters
+    parameters = cast("dict[str, Any]", schema) if isinstance(schema, dict) and schema else ToolSpec("").parameters
+    return {"name": tool.name, "description": tool.description, "parameters": parameters}
+
+
+class _ActiveRun(Struct, frozen=True):
+    run_id: str
+    seen: int
+    """The number of events that precede this request; 0 if the run has not started."""
+    answered_calls: tuple[str, ...] = ()
+
+
+_ENCODER = EventEncoder()
+_cancelling: set[asyncio.Task[Any]] = set()
+"""References to running tasks, because the event loop keeps only weak ones."""
+
+
+@dataclass(eq=False)
+class AGUIEndpoint(Endpoints):
+    """The endpoint of one AG-UI app."""
+
+    when_busy: WhenBusy = "error"
+
+    async def handle(self, request: Request) -> Response:
+        """Return the event stream of a run, or an error response."""
+        try:
+            principal = await self.guard.admit(request)
+            body = await self.guard.parse_body(request, parse_request)
+            active = await self._start_or_resume(principal, body)
+            translator = await self._translator(principal, body, active)
+        except Exception as error:  # noqa: BLE001 - every failure becomes a response
+            return error_response(request, error)
+        return SSEResponse(
+            self._frames(active, translator),
+            on_disconnect=partial(self._disconnected, active, translator),
+            on_shutdown=lambda: _encode(translator.abort()) if not translator.is_finished else (),
+        )
+
+    async def _start_or_resume(self, principal: Principal, body: agui.RunAgentInput) -> _ActiveRun:
+        thread = principal.to_store_id(body.thread_id)
+        mode = requested_mode(body, self.when_busy)
+        page = await self.store.list(thread=thread, limit=1)
+        last = page.records[0] if page.records else None
+        if last is not None and last.status == "suspended":
+            active = await self._resume(principal, body, last, mode)
+            if active is not None:
+                return active
+        elif body.resume:
+            raise ServingError(409, "not_suspended", "no run of this thread is suspended")
+        messages = input_messages(body, is_known=last is not None)
+        if mode != "error" and last is not None and last.status not in FINISHED_STATUSES:
+            # The client has no answer yet to the messages before it, which the unfinished run has.
+            messages = messages[-1:]
+        run_id = await self.background.start(
+            messages,
+            values=initial_values(body),
+            run_id=principal.to_store_id(body.run_id),
+            thread=thread,
+            owner=principal.name,
+            when_busy=mode,
+        )
+        return _ActiveRun(run_id, 1 if await self.store.record(run_id) is not None else 0)
+
+    async def _resume(
+        self, principal: Principal, body: agui.RunAgentInput, last: RunRecord, mode: WhenBusy
+    ) -> _ActiveRun | None:
+        """Resume a suspended run; None if the request starts a new one.
+
+        That is so if the suspended run was cancelled, or if the message waits for it.
+        """
+        events = await self.background.runner.runs.events(last.run_id)
+        interrupts = Log(events).open_interrupts()
+        answers = parse_answers(body, interrupts)
+        has_input = bool(input_messages(body, is_known=True))
+        if answers is None:
+            if has_input and mode != "error":
+                return None
+            if not has_input or not all(map(is_frontend_call, interrupts.values())):
+                raise ServingError(409, "thread_busy", "the thread's last run is suspended; send answers in `resume`")
+            answers = ResumeRequest({}, abandons=True)
+        if answers.abandons:
+            await self.background.cancel(last.run_id)
+            return None if has_input else _ActiveRun(last.run_id, len(events))
+        await self.background.resume(last.run_id, answers.answers)
+        return _ActiveRun(last.run_id, len(events), answers.answered_calls)
+
+    async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:
+        events = await self.background.runner.runs.events(active.run_id) if active.seen else []
+        return EventTranslator(
+            run_id=principal.to_public_id(active.run_id),
+            thread_id=body.thread_id,
+            request_run_id=body.run_id,
+            past=events[: active.seen],
+            answered=active.answered_calls,
+            show_errors=self.show_errors,
+        )
+
+    async def _frames(self, active: _ActiveRun, translator: EventTranslator) -> AsyncGenerator[bytes]:
+        for frame in _encode(translator.start()):
+            yield frame
+        batches = self.background._subscribe_batches(active.run_id, after=active.seen, silence=self.heartbeat)
+        frames = iter_frames(batches, lambda item: _encode(translator.translate(item[1])))
+        try:
+            async with aclosing(frames):
+                async for frame in frames:
+                    yield frame
+        except RunNotFoundError:
+            if active.seen:
+                raise
+            # The message steered the unfinished run, whose stream has it and the answer.
+            for frame in _encode(translator.finish_without_run()):
+                yield frame
+        if not translator.is_finished:
+            for frame in _encode(translator.abort()):
+                yield frame
+
+    def _disconnected(self, active: _ActiveRun, translator: EventTranslator) -> None:
+        if not translator.is_finished and self.cancel_on_disconnect:
+            # The task of the request is being cancelled and can await nothing.
+            task = asyncio.create_task(self._cancel(active.run_id))
+            _cancelling.add(task)
+            task.add_done_callback(_cancelling.discard)
+
+    async def _cancel(self, run_id: str) -> None:
+        # A message that has steered another run is part of that one.
+        with suppress(RunNotFoundError):
+            await self.background.cancel(run_id)
+
+
+def _encode(events: Iterator[Any]) -> Iterator[bytes]:
+    return (_ENCODER.encode(event).encode() for event in events)

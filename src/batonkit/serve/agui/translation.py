@@ -1,0 +1,457 @@
+"""Translation of a run's events to AG-UI events.
+
+Activations at the top level are steps; activations inside another one (agents as tools, parts of workflows) are
+subagents. A stream opens what it refers to and closes what it opened, also if it begins in the middle of a run.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import ag_ui.core as agui
+from msgspec import Struct
+
+from ... import log as events
+from ...log import keys
+from ...log.events import payload_fields
+from ...runs import usage_from_events
+from ...team.tasks import open_tasks
+from .agui_messages import StateMirror, to_agui_content
+from .frontend import KIND
+
+
+def is_frontend_call(interrupt: events.InterruptRaised) -> bool:
+    """Return whether an interrupt is a call of a frontend tool."""
+    return interrupt.tool_call is not None and payload_fields(interrupt.payload).get("kind") == KIND
+
+
+def _suspended_outcome(raised: Sequence[events.InterruptRaised], interrupts: Sequence[Any]) -> Any:
+    # If only frontend calls are open, the protocol has a success: their results are messages of the next request.
+    if all(is_frontend_call(interrupt) for interrupt in raised):
+        calls = [interrupt.tool_call.id for interrupt in raised if interrupt.tool_call is not None]
+        return agui.RunFinishedSuccessOutcome(type="success", pending_tool_call_ids=calls or None)
+    return agui.RunFinishedInterruptOutcome(type="interrupt", interrupts=[*interrupts])
+
+
+def _to_agui_interrupt(interrupt: events.InterruptRaised, tag: str | None) -> Any:
+    return agui.Interrupt(
+        id=interrupt.key,
+        reason=str(payload_fields(interrupt.payload).get("kind") or "input"),
+        message=_interrupt_message(interrupt),
+        tool_call_id=interrupt.tool_call.id if interrupt.tool_call is not None else None,
+        response_schema=interrupt.schema,
+        subagent_run_id=tag,
+        metadata={"payload": interrupt.payload, "agent": interrupt.agent, "path": [*interrupt.path]},
+    )
+
+
+def _task_facts(task: events.OpenTask) -> dict[str, Any]:
+    return {"agent": task.agent, "caller": task.caller, "toolCallId": task.call_id}
+
+
+def _usage(responses: Sequence[events.AgentResponded]) -> Any:
+    by_model = usage_from_events(responses).by_model
+    return [
+        agui.TokenUsage(
+            model=model,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            total_tokens=used.total_tokens,
+            cached_input_tokens=used.cached_tokens or None,
+            reasoning_tokens=used.reasoning_tokens or None,
+        )
+        for model, used in by_model.items()
+    ] or None
+
+
+def _interrupt_message(interrupt: events.InterruptRaised) -> str | None:
+    if isinstance(interrupt.payload, str):
+        return interrupt.payload
+    payload = payload_fields(interrupt.payload)
+    if payload.get("kind") == "approval":
+        return f"Allow the call of `{payload.get('tool')}`?"
+    message = payload.get("message") or payload.get("question") or payload.get("text")
+    return message if isinstance(message, str) else None
+
+
+class StepTranslator:
+    """Steps and subagents of one stream."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._agents: dict[str, str] = {}
+        self._calls: dict[str, str] = {}
+        self._active: dict[str, str] = {}
+        self._finished: set[str] = set()
+
+    def note(self, event: events.Event) -> None:
+        """Record the agents and calls that later activations refer to."""
+        if isinstance(event, events.AgentStarted):
+            self._agents[event.origin.id] = event.agent
+        elif isinstance(event, events.AgentResponded):
+            for position, call in enumerate(event.message.tool_calls):
+                self._calls[keys.call(event.key, position)] = call.id
+
+    def tag(self, id: str) -> str | None:
+        """Return the subagent id of an activation; None at the top level."""
+        return f"{self._run_id}:{id}" if keys.is_nested(id) else None
+
+    def start(self, id: str, agent: str) -> Iterator[Any]:
+        """Open an activation and those around it, unless they are open."""
+        if not id or id in self._active or id in self._finished:
+            return
+        if not keys.is_nested(id):
+            self._active[id] = agent
+            yield agui.StepStartedEvent(step_name=agent)
+            return
+        around = keys.owner(id)
+        yield from self.start(around, self._agents.get(around, ""))
+        self._active[id] = agent
+        yield agui.SubagentStartedEvent(
+            subagent_run_id=self.tag(id) or "",
+            name=agent,
+            parent_subagent_run_id=self.tag(around),
+            parent_tool_call_id=self._calls.get(keys.parent(id)),
+        )
+
+    def finish(self, id: str, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> Iterator[Any]:
+        """Close an activation, if it is open."""
+        agent = self._active.pop(id, None)
+        tag = self.tag(id)
+        if agent is None:
+            return
+        self._finished.add(id)
+        if tag is None:
+            yield agui.StepFinishedEvent(step_name=agent)
+        elif failure:
+            yield agui.SubagentErrorEvent(subagent_run_id=tag, message=failure)
+        else:
+            ids = [interrupt.key for interrupt in raised if interrupt.origin.id == id]
+            suspended = agui.SubagentFinishedSuspendedOutcome(type="suspended", interrupt_ids=ids)
+            yield agui.SubagentFinishedEvent(subagent_run_id=tag, outcome=suspended if raised else None)
+
+    def finish_all(self, raised: Sequence[events.InterruptRaised], failure: str) -> Iterator[Any]:
+        """Close all activations, the innermost first."""
+        for id in [*self._active][::-1]:
+            yield from self.finish(id, raised, failure)
+
+
+class _OpenMessage(Struct):
+    id: str
+    text: str = ""
+
+
+class MessageTranslator:
+    """Text, reasoning and tool calls of one stream; the caller adds the subagent ids."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._response_counts: Counter[str] = Counter()
+        """The number of model responses of each activation, which determines the key of the next one."""
+        self._restart_counts: Counter[str] = Counter()
+        """The number of times that the current response of each activation started again."""
+        self._texts: dict[str, _OpenMessage] = {}
+        self._reasonings: dict[str, _OpenMessage] = {}
+
+    def note(self, event: events.Event) -> None:
+        """Count the model responses."""
+        if isinstance(event, events.AgentResponded) and keys.is_response(event.key):
+            self._response_counts[event.origin.id] += 1
+            self._restart_counts.pop(event.origin.id, None)
+
+    def text(self, delta: events.TextDelta) -> Iterator[Any]:
+        """Translate a text delta."""
+        if delta.text:
+            yield from self._close_reasoning(delta.origin.id)
+            yield from self._add_text(delta, self._next_id(delta.origin), delta.text)
+
+    def reasoning(self, delta: events.ReasoningDelta) -> Iterator[Any]:
+        """Translate a reasoning delta."""
+        if not delta.text:
+            return
+        open = self._reasonings.get(delta.origin.id)
+        if open is None:
+            open = self._reasonings[delta.origin.id] = _OpenMessage(f"{self._next_id(delta.origin)}/thought")
+            yield agui.ReasoningStartEvent(message_id=open.id)
+            yield agui.ReasoningMessageStartEvent(message_id=open.id, role="reasoning")
+        yield agui.ReasoningMessageContentEvent(message_id=open.id, delta=delta.text)
+
+    def response(self, response: events.AgentResponded) -> Iterator[Any]:
+        """Translate a complete response: the text that no delta has delivered, and the tool calls."""
+        origin = response.origin.id
+        yield from self._close_reasoning(origin)
+        open = self._texts.get(origin)
+        if open is not None and not response.text.startswith(open.text):
+            # The final text is another one than that of the deltas.
+            yield from self.restart(response)
+            open = None
+        id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
+        rest = response.text[len(open.text) if open is not None else 0 :]
+        if rest:
+            yield from self._add_text(response, id, rest)
+        yield from self._close_text(origin)
+        for call in response.message.tool_calls:
+            # The ids of calls are final only now.
+            yield agui.ToolCallStartEvent(tool_call_id=call.id, tool_call_name=call.name, parent_message_id=id)
+            yield agui.ToolCallArgsEvent(tool_call_id=call.id, delta=call.arguments)
+            yield agui.ToolCallEndEvent(tool_call_id=call.id)
+
+    def restart(self, place: events.Event | events.Delta) -> Iterator[Any]:
+        """Close the open messages of an activation, and tell the client that they are discarded."""
+        id = place.origin.id
+        discarded = [open.id for messages in (self._reasonings, self._texts) if (open := messages.get(id))]
+        if discarded:
+            yield from self.close(id)
+            self._restart_counts[id] += 1
+            yield agui.CustomEvent(name="baton.response_restarted", value={"discardedMessageIds": discarded})
+
+    def close(self, id: str) -> Iterator[Any]:
+        """Close the open messages of an activation."""
+        yield from self._close_reasoning(id)
+        yield from self._close_text(id)
+
+    def open_activations(self) -> list[str]:
+        """Return the activations that have open messages."""
+        return [*{**self._reasonings, **self._texts}]
+
+    def _next_id(self, origin: events.Origin) -> str:
+        key = keys.response(origin.id, self._response_counts[origin.id] + 1)
+        return f"{self._run_id}:{key}{self._suffix(origin)}"
+
+    def _suffix(self, origin: events.Origin) -> str:
+        restarts = self._restart_counts[origin.id]
+        return "/again" * bool(restarts) + str(restarts) * (restarts > 1)
+
+    def _add_text(self, event: events.TextDelta | events.AgentResponded, id: str, text: str) -> Iterator[Any]:
+        """Add text to the open message of an activation, or to a new one with this id."""
+        open = self._texts.get(event.origin.id)
+        if open is None:
+            open = self._texts[event.origin.id] = _OpenMessage(id)
+            yield agui.TextMessageStartEvent(message_id=id, role="assistant", name=event.agent)
+        open.text += text
+        yield agui.TextMessageContentEvent(message_id=open.id, delta=text)
+
+    def _close_text(self, origin: str) -> Iterator[Any]:
+        open = self._texts.pop(origin, None)
+        if open is not None:
+            yield agui.TextMessageEndEvent(message_id=open.id)
+
+    def _close_reasoning(self, origin: str) -> Iterator[Any]:
+        open = self._reasonings.pop(origin, None)
+        if open is not None:
+            yield agui.ReasoningMessageEndEvent(message_id=open.id)
+            yield agui.ReasoningEndEvent(message_id=open.id)
+
+
+_AGUIEvents = Iterator[Any]
+_SILENT_EVENTS = (
+    events.ToolCallDelta,
+    events.RunResumed,
+    events.ResponseTruncated,
+    events.HistoryCompacted,
+    events.StepCompleted,
+    events.ControlTransferred,
+    events.InterruptRaised,
+    events.InterruptAnswered,
+    events.UnknownEvent,
+)
+
+
+def _ignore(event: events.Event | events.Delta) -> _AGUIEvents:
+    return iter(())
+
+
+class EventTranslator:
+    """The translator of one stream of one run."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        thread_id: str,
+        request_run_id: str,
+        past: Sequence[events.Event],
+        answered: Sequence[str],
+        show_errors: bool,
+    ) -> None:
+        self._run_id = run_id
+        self._ids: dict[str, Any] = {"thread_id": thread_id, "run_id": request_run_id}
+        self._state = StateMirror()
+        self._steps = StepTranslator(run_id)
+        self._messages = MessageTranslator(run_id)
+        self._answered = frozenset(answered)
+        self._show_errors = show_errors
+        self._tasks = open_tasks(past)
+        """The tasks that were open before the stream."""
+        self._open: dict[str, events.InterruptRaised] = {}
+        self._responses: list[events.AgentResponded] = []
+        self._output: str | None = None
+        self.is_finished = False
+        """True once the final event has been sent."""
+        for event in past:
+            self._record(event)
+        self._contents: dict[type, Callable[[Any], _AGUIEvents]] = {
+            events.TextDelta: self._messages.text,
+            events.ReasoningDelta: self._messages.reasoning,
+            events.CustomDelta: self._custom,
+            events.ProgressDelta: self._progress,
+            events.ResponseRestarted: self._messages.restart,
+            events.AgentStarted: _ignore,
+            events.AgentResponded: self._response,
+            events.ToolReturned: self._returned,
+            events.TaskOpened: self._task,
+            events.TaskEnded: self._task,
+            events.UserMessageAdded: self._user_message,
+        }
+        """Handlers of the events that belong to an open activation."""
+        self._handlers: dict[type, Callable[[Any], _AGUIEvents]] = {
+            events.RunStarted: self._started,
+            events.AgentFinished: self._finished,
+            events.RunCompleted: self._completed,
+            events.RunSuspended: self._suspended,
+            events.RunFailed: self._failed,
+            events.RunCancelled: self._cancelled,
+            # The state of these is recorded in `_record`, or the protocol has no event for them.
+            **dict.fromkeys(_SILENT_EVENTS, _ignore),
+        }
+
+    def start(self) -> _AGUIEvents:
+        """Return the first events of the stream."""
+        yield agui.RunStartedEvent(**self._ids, protocol_version=agui.PROTOCOL_VERSION)
+        yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
+        yield from self._open_tasks()
+
+    def translate(self, event: events.Event | events.Delta) -> _AGUIEvents:
+        """Translate one event or delta."""
+        read = self._contents.get(type(event))
+        if read is None:
+            handle = self._handlers.get(type(event))
+            if handle is None:
+                raise TypeError(f"AG-UI has no case for {type(event).__name__}")
+            yield from handle(event)
+        else:
+            content = [*read(event)]
+            if content or isinstance(event, events.AgentStarted | events.AgentResponded):
+                yield from self._steps.start(event.origin.id, event.origin.agent)
+            yield from self._tagged(event.origin.id, content)
+        if isinstance(event, events.Event):
+            patch = self._record(event)
+            # Nothing may follow the final event.
+            if patch and not self.is_finished:
+                yield agui.StateDeltaEvent(delta=patch)
+
+    def abort(self) -> _AGUIEvents:
+        """Return the last events of a stream that ends although the run has not stopped."""
+        message = "the run's events are no longer available"
+        yield from self._close(failure=message)
+        yield agui.RunErrorEvent(message=message, code="unavailable")
+
+    def finish_without_run(self) -> _AGUIEvents:
+        """Return the last events of the stream of a message that another run has taken."""
+        self.is_finished = True
+        yield agui.CustomEvent(name="baton.message_taken", value={})
+        yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"))
+
+    def _record(self, event: events.Event) -> list[Any]:
+        """Record facts for later events; return the change of the state as a JSON patch."""
+        self._steps.note(event)
+        self._messages.note(event)
+        if isinstance(event, events.RunStarted):
+            self._state.load(event.values)
+            return []
+        if isinstance(event, events.InterruptRaised):
+            self._open[event.key] = event
+        elif isinstance(event, events.InterruptAnswered):
+            self._open.pop(event.interrupt_id, None)
+        return self._state.apply(getattr(event, "value_changes", None))
+
+    def _tagged(self, id: str, content: Iterable[Any]) -> _AGUIEvents:
+        """Add the subagent id of an activation to its events."""
+        for event in content:
+            event.subagent_run_id = self._steps.tag(id)
+            yield event
+
+    def _response(self, response: events.AgentResponded) -> _AGUIEvents:
+        yield from self._messages.response(response)
+        self._responses.append(response)
+        if not keys.is_nested(response.origin.id) and not response.message.tool_calls:
+            self._output = response.text
+
+    def _returned(self, result: events.ToolReturned) -> _AGUIEvents:
+        if result.call_id in self._answered:
+            return
+        if result.is_final and not keys.is_nested(result.origin.id):
+            self._output = result.message.content if isinstance(result.message.content, str) else self._output
+        yield agui.ToolCallResultEvent(
+            message_id=f"{self._run_id}:{result.key}",
+            tool_call_id=result.call_id,
+            content=to_agui_content(result.content),
+            role="tool",
+        )
+
+    def _started(self, started: events.RunStarted) -> _AGUIEvents:
+        # The message has waited, so that the snapshot at the beginning of the stream was empty.
+        self._state.load(started.values)
+        yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
+        self._tasks = started.tasks
+        yield from self._open_tasks()
+
+    def _open_tasks(self) -> _AGUIEvents:
+        if self._tasks:
+            yield agui.CustomEvent(name="baton.open_tasks", value=[_task_facts(task) for task in self._tasks])
+
+    def _user_message(self, added: events.UserMessageAdded) -> _AGUIEvents:
+        id = f"{self._run_id}:{added.key}"
+        yield agui.TextMessageStartEvent(message_id=id, role="user")
+        if added.text:
+            yield agui.TextMessageContentEvent(message_id=id, delta=added.text)
+        yield agui.TextMessageEndEvent(message_id=id)
+
+    def _custom(self, custom: events.CustomDelta) -> _AGUIEvents:
+        yield agui.CustomEvent(name=custom.name, value=custom.data)
+
+    def _task(self, event: events.TaskOpened | events.TaskEnded) -> _AGUIEvents:
+        value = _task_facts(event.task)
+        if isinstance(event, events.TaskOpened):
+            yield agui.CustomEvent(name="baton.task_opened", value=value)
+        else:
+            value |= {"outcome": event.outcome, "result": event.result, "reason": event.reason}
+            yield agui.CustomEvent(name="baton.task_ended", value=value)
+
+    def _progress(self, progress: events.ProgressDelta) -> _AGUIEvents:
+        value = {"text": progress.text, "done": progress.done, "total": progress.total, "toolCallId": progress.call_id}
+        yield agui.CustomEvent(name="baton.progress", value=value)
+
+    def _finished(self, event: events.AgentFinished) -> _AGUIEvents:
+        yield from self._tagged(event.origin.id, self._messages.close(event.origin.id))
+        yield from self._steps.finish(event.origin.id)
+
+    def _completed(self, event: events.RunCompleted) -> _AGUIEvents:
+        yield from self._close()
+        yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"), result=self._output)
+
+    def _suspended(self, event: events.RunSuspended) -> _AGUIEvents:
+        raised = [self._open[id] for id in event.interrupt_ids if id in self._open]
+        yield from self._close(raised=raised)
+        interrupts = [_to_agui_interrupt(interrupt, self._steps.tag(interrupt.origin.id)) for interrupt in raised]
+        yield self._run_finished(_suspended_outcome(raised, interrupts))
+
+    def _cancelled(self, event: events.RunCancelled) -> _AGUIEvents:
+        yield from self._close(failure="the run was cancelled")
+        yield self._run_finished(agui.RunFinishedCancelledOutcome(type="cancelled"))
+
+    def _failed(self, event: events.RunFailed) -> _AGUIEvents:
+        yield from self._close(failure="the run failed")
+        message = event.public_message or "the run failed"
+        if self._show_errors:
+            message = f"{event.error_type}: {event.message}"
+        yield agui.RunErrorEvent(message=message, code=event.error_type, usage=_usage(self._responses))
+
+    def _run_finished(self, outcome: Any, *, result: str | None = None) -> Any:
+        return agui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=_usage(self._responses))
+
+    def _close(self, *, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> _AGUIEvents:
+        self.is_finished = True
+        for id in self._messages.open_activations():
+            yield from self._tagged(id, self._messages.close(id))
+        yield from self._steps.finish_all(raised, failure)

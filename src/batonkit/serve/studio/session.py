@@ -1,0 +1,60 @@
+"""Sign-in to Studio: a token in the printed URL that works once, exchanged for a cookie."""
+
+from collections.abc import Mapping
+from hmac import compare_digest
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any
+
+from ..http.auth import Auth, Principal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+class StudioSession(Auth):
+    """The sign-in to one Studio.
+
+    The cookie is sent only to the origin that set it and never from pages of other sites. Its name includes the port,
+    because cookies do not distinguish ports.
+    """
+
+    name = "studio"
+    expects = "the cookie of Studio; open the URL that `baton studio` printed"
+    is_ambient = True
+
+    def __init__(self) -> None:
+        self.token = token_urlsafe(24)
+        """The token of the next sign-in; it works once."""
+        self.secret = token_urlsafe(32)
+        """The value of the cookie; a process that serves Studio again sets it, so that browsers stay signed in."""
+
+    def openapi_scheme(self) -> Mapping[str, Any]:
+        """Return the scheme as an OpenAPI security scheme object."""
+        return {"type": "apiKey", "in": "cookie", "name": "baton_studio_<port>"}
+
+    async def authenticate(self, request: "Request") -> Principal | None:
+        """Return the principal of the cookie, who sees all runs."""
+        return Principal(sees_all=True) if self.is_signed_in(request) else None
+
+    def is_signed_in(self, request: "Request") -> bool:
+        """Return whether a request has the cookie."""
+        given = request.cookies.get(_cookie_name(request), "")
+        return compare_digest(given.encode(errors="replace"), self.secret.encode())
+
+    def exchange(self, token: str) -> bool:
+        """Return whether a token is valid, and invalidate it if so."""
+        is_valid = compare_digest(token.encode(errors="replace"), self.token.encode())
+        if is_valid:
+            self.token = token_urlsafe(24)
+        return is_valid
+
+    def cookie(self, request: "Request") -> str:
+        """Return the `Set-Cookie` value for a browser that has signed in."""
+        path = str(request.scope.get("root_path", "")) or "/"
+        secure = "; Secure" if request.url.scheme == "https" else ""
+        return f"{_cookie_name(request)}={self.secret}; Path={path}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _cookie_name(request: "Request") -> str:
+    default = 443 if request.url.scheme == "https" else 80
+    return f"baton_studio_{request.url.port or default}"

@@ -1,0 +1,253 @@
+"""Guardrails: checks that return a verdict, run once and recorded.
+
+All guardrails of one stage run concurrently and all of them finish, so that the one that stops a run does not depend
+on timing. A recorded verdict is final: a resumed run does not call the guardrail again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable, signature
+from time import time
+from typing import Any, Literal, TypeAlias, cast, overload
+
+import msgspec
+from msgspec import Struct
+
+from .._checks import check_arguments
+from .._wording import show
+from ..context import RunContext
+from ..context.run_context import SuspendRun
+from ..context.values import to_json_value
+from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, RunError, SetupError, StoreError
+from ..log import StepCompleted, ValueChanges, keys
+
+Stage: TypeAlias = Literal["input", "output", "tool"]
+PREFIX = "guardrail:"
+"""Prefix of the names of recorded verdicts; the stage and the guardrail's name follow."""
+
+_VALID_RESULTS = "return GuardrailVerdict(…), True or None to pass, or False to stop"
+
+
+class GuardrailVerdict(Struct, frozen=True, omit_defaults=True):
+    """The verdict of a guardrail."""
+
+    passed: bool
+    """True if the check passed."""
+    reason: str = ""
+    """Why it did not pass."""
+    info: Any = None
+    """Details for readers of the run's result; any JSON value."""
+
+
+GuardrailReturn: TypeAlias = GuardrailVerdict | bool | None
+GuardrailFunction: TypeAlias = Callable[[RunContext[Any], Any], GuardrailReturn | Awaitable[GuardrailReturn]]
+"""A check `(ctx, value) -> verdict`, sync or async; the verdict may be a bool or None."""
+
+
+class Guardrail(Struct, frozen=True):
+    """A check with a name; calling it calls the check."""
+
+    name: str
+    """The name under which its verdict is recorded."""
+    check: GuardrailFunction
+    """The function that returns the verdict."""
+    parallel: bool = False
+    """True if it runs during the agent's first model call, as an input guardrail."""
+
+    def __call__(self, ctx: RunContext[Any], value: Any) -> GuardrailReturn | Awaitable[GuardrailReturn]:
+        return self.check(ctx, value)
+
+
+Guardrails: TypeAlias = tuple[Guardrail, ...]
+
+
+@overload
+def guardrail(check: GuardrailFunction, /, *, name: str = "", parallel: bool = False) -> Guardrail: ...
+@overload
+def guardrail(*, name: str = "", parallel: bool = False) -> Callable[[GuardrailFunction], Guardrail]: ...
+@check_arguments
+def guardrail(
+    check: GuardrailFunction | None = None, /, *, name: str = "", parallel: bool = False
+) -> Guardrail | Callable[[GuardrailFunction], Guardrail]:
+    """Give a check a name or options: `@guardrail(name="no secrets")`.
+
+    Args:
+        check: A function `(ctx, value)` that returns a `GuardrailVerdict`, a bool or None.
+        name: The name under which verdicts are recorded; by default the function's name.
+        parallel: Whether it runs during the agent's first model call instead of before it, as an input guardrail. The
+            response is held back until it has passed.
+    """
+    if check is None:
+        return lambda check: _to_guardrail(check, name, parallel=parallel)
+    return _to_guardrail(check, name, parallel=parallel)
+
+
+def to_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[Guardrails, ...]:
+    """Convert lists of checks, given by parameter name, to guardrails."""
+    found: list[Guardrails] = []
+    for parameter, checks in lists.items():
+        if not isinstance(checks, list | tuple):
+            raise SetupError(
+                f"{owner} has {parameter}={show(checks)}; give a list of guardrails, also for a single one"
+            )
+        found.append(tuple(_to_guardrail(check, "") for check in checks))
+    return tuple(found)
+
+
+def reject_duplicate_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
+    """Raise SetupError if two guardrails would record their verdicts under the same name."""
+    seen: set[str] = set()
+    for each in guardrails:
+        if each.name in seen:
+            raise SetupError(
+                f"{owner} has two guardrails called `{each.name}`, wrappers inside it included; "
+                "give one of them another name with guardrail(…, name=…)"
+            )
+        seen.add(each.name)
+
+
+class GuardrailChecks(Struct):
+    """The guardrails of one stage in one scope of a run."""
+
+    _guardrails: Sequence[Guardrail]
+    _ctx: RunContext[Any]
+    _stage: Stage
+    _scope: str = ""
+    """Where the verdicts are recorded; by default in the scope of the context."""
+
+    @property
+    def are_recorded(self) -> bool:
+        """True if every verdict is recorded already."""
+        log = self._ctx._run.log
+        return not self._guardrails or (log.has_past and all(log.has(self._key(each)) for each in self._guardrails))
+
+    async def enforce(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> None:
+        """Raise GuardrailTrippedError unless all guardrails pass."""
+        error = await self.run(value, on_trip=on_trip)
+        if error is not None:
+            raise error
+
+    async def run(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> GuardrailTrippedError | None:
+        """Return the error of the first guardrail that does not pass; None if all pass."""
+        missing: list[Guardrail] = []
+        for each in self._guardrails:
+            verdict = self._recorded(each)
+            if verdict is None:
+                missing.append(each)
+            elif not verdict.passed:
+                return self._to_error(each, verdict)
+        pending = [self._check(each, value, on_trip) for each in missing]
+        results: list[GuardrailVerdict | BaseException] = await asyncio.gather(*pending, return_exceptions=True)
+        for each, verdict in zip(missing, results, strict=True):
+            if isinstance(verdict, GuardrailVerdict) and not verdict.passed:
+                for other in missing:
+                    # The value is rejected whatever the answer to another guardrail's question.
+                    self._ctx._run.forget_suspended(self._key(other))
+                return self._to_error(each, verdict)
+        raised = [error for error in results if isinstance(error, BaseException)]
+        if raised:
+            raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
+        return None
+
+    def _key(self, guardrail: Guardrail) -> str:
+        return keys.inside(self._scope or self._ctx._scope, f"{PREFIX}{self._stage}:{guardrail.name}")
+
+    def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
+        # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.
+        return RunContext(self._ctx._run, self._ctx._origin, self._key(guardrail), self._ctx.tool_call)
+
+    def _recorded(self, guardrail: Guardrail) -> GuardrailVerdict | None:
+        log = self._ctx._run.log
+        event = log.find(self._key(guardrail), StepCompleted) if log.has_past else None
+        if event is None:
+            return None
+        self._scope_for(guardrail)._apply_changes(event.value_changes)
+        self._record_changes(event.value_changes)
+        return msgspec.convert(event.result, GuardrailVerdict)
+
+    def _record_changes(self, changes: ValueChanges | None) -> None:
+        # Once a tool call is recorded as a whole, events inside it are not read again.
+        if self._ctx.tool_call is not None:
+            copy_changes(self._ctx, changes)
+
+    async def _check(self, guardrail: Guardrail, value: Any, on_trip: Callable[[], object] | None) -> GuardrailVerdict:
+        ctx = self._ctx
+        own = self._scope_for(guardrail)
+        log = ctx._run.log
+        log.announce(own._scope, StepCompleted)
+        try:
+            returned = guardrail.check(own, value)
+            verdict = _to_verdict(await returned if isawaitable(returned) else returned, guardrail.name)
+        except (SetupError, RunError, StoreError, RemoteError):
+            raise
+        except Exception as error:
+            because = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
+        if ctx._run.suspended_by:
+            ctx._run.check_suspended(f"guardrail `{guardrail.name}`", own._scope)
+        name = f"{PREFIX}{self._stage}:{guardrail.name}"
+        changes = own._take_changes()
+        log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
+        self._record_changes(changes)
+        if on_trip is not None and not verdict.passed:
+            on_trip()
+        await log.settle()
+        return verdict
+
+    def _to_error(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
+        return GuardrailTrippedError(
+            guardrail.name,
+            self._ctx.agent,
+            stage=self._stage,
+            reason=verdict.reason,
+            verdict=verdict,
+            tool=self._ctx.tool_call.name if self._ctx.tool_call is not None else "",
+        )
+
+
+def copy_changes(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
+    """Copy value changes into a context, so that its own effect records them too."""
+    if changes is not None:
+        ctx.values.update(changes.written)
+        for name in changes.removed:
+            ctx.values.delete(name)
+
+
+def parse_verdict(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
+    """Return the stage, guardrail name and verdict of an event; None for other events."""
+    # A step of the application may have such a name too, but its key differs.
+    if not event.name.startswith(PREFIX) or not keys.ends_with(event.key, event.name):
+        return None
+    stage, _, guardrail = event.name.removeprefix(PREFIX).partition(":")
+    return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)
+
+
+def _to_guardrail(check: Any, name: str, *, parallel: bool = False) -> Guardrail:
+    if isinstance(check, Guardrail) and not name:
+        return msgspec.structs.replace(check, parallel=check.parallel or parallel)
+    if not callable(check) or isinstance(check, type):
+        raise SetupError(f"{show(check)} is not a guardrail; give a function (ctx, value) that returns a verdict")
+    chosen: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
+    if not isinstance(chosen, str) or chosen == "<lambda>":
+        raise SetupError(f"guardrail {show(check)} has no name to record its verdict under; use guardrail(…, name=…)")
+    try:
+        signature(check).bind(None, None)
+    except TypeError:
+        raise SetupError(f"guardrail `{chosen}` must take two arguments: the context and the value to check") from None
+    except ValueError:
+        pass  # Some callables have no signature; the first call shows whether they fit.
+    is_parallel = parallel or (isinstance(check, Guardrail) and check.parallel)
+    return Guardrail(chosen, cast(GuardrailFunction, check), is_parallel)
+
+
+def _to_verdict(returned: Any, name: str) -> GuardrailVerdict:
+    match returned:
+        case None:
+            return GuardrailVerdict(True)
+        case bool():
+            return GuardrailVerdict(returned)
+        case GuardrailVerdict(passed=bool(), reason=str()):
+            info = to_json_value(f"the info in the verdict of guardrail `{name}`", returned.info)
+            return msgspec.structs.replace(returned, info=info)
+        case _:
+            raise SetupError(f"guardrail `{name}` returned {show(returned)}; {_VALID_RESULTS}")
