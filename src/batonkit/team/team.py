@@ -261,14 +261,20 @@ def _check_tasks(agent: AnyAgent, edges: Sequence[Route], agents: _AgentsByName)
 
 
 def _check_names(agent: AnyAgent, agents: _AgentsByName, rule: str) -> None:
+    """Check that the team has the targets of an agent's handoffs, and the agents that they return to."""
+
+    def unknown(what: str, wanted: str, known: Iterable[str]) -> SetupError:
+        return SetupError(
+            f"`{agent.name}` has {what}, but the team has no agent of that name{rule}; "
+            f"the team has: {quote_names([*agents])}{nearest(wanted, [*known])}"
+        )
+
     for edge in agent._edges():
-        returns = (edge.return_to, f"a handoff with return_to={edge.return_to!r}", [*agents, "caller"])
-        for wanted, what, known in ((edge.target, f"a handoff to `{edge.target}`", [*agents]), returns):
-            if wanted not in agents and wanted not in (None, "caller"):
-                raise SetupError(
-                    f"`{agent.name}` has {what}, but the team has no agent of that name{rule}; "
-                    f"the team has: {quote_names([*agents])}{nearest(wanted, known)}"
-                )
+        if edge.target not in agents:
+            raise unknown(f"a handoff to `{edge.target}`", edge.target, agents)
+        back = edge.return_to
+        if back is not None and back != "caller" and back not in agents:
+            raise unknown(f"a handoff with return_to={back!r}", back, [*agents, "caller"])
 
 
 def _handoff_route(edge: Handoff, agents: _AgentsByName) -> Route:
