@@ -261,7 +261,7 @@ def _check_tasks(agent: AnyAgent, edges: Sequence[Route], agents: _AgentsByName)
 
 
 def _check_names(agent: AnyAgent, agents: _AgentsByName, rule: str) -> None:
-    """Check that the team has the targets of an agent's handoffs, and the agents that they return to."""
+    """Check that the team has the agents that handoffs lead and return to."""
 
     def unknown(what: str, wanted: str, known: Iterable[str]) -> SetupError:
         return SetupError(
