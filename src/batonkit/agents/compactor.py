@@ -261,22 +261,27 @@ def _entries_of(returned: Any, shown: Sequence[tuple[Message, HistoryEntry]], ow
     messages = to_messages(cast("Sequence[Message]", returned))
     if len(messages) == len(shown) and all(new is old for new, (old, _) in zip(messages, shown, strict=True)):
         return [entry for _, entry in shown]
-    sources = {id(message): entry for message, entry in shown}
+    entries = _attribute(messages, shown, own)
+    if not entries:
+        raise SetupError(f"the summarizer of `{own.agent}` returned only empty messages; return text or messages")
+    return entries
+
+
+def _attribute(
+    messages: Sequence[Message], shown: Sequence[tuple[Message, HistoryEntry]], own: Origin
+) -> list[HistoryEntry]:
+    """Return messages as entries; those that were shown keep theirs."""
+    known = {id(message): entry for message, entry in shown}
     origins = {entry.origin.agent: entry.origin for _, entry in shown if entry.origin is not None}
     entries: list[HistoryEntry] = []
     for message in pair_calls_with_results(messages):
-        known = sources.get(id(message))
-        if known is not None:
-            entries.append(known)
-        elif isinstance(message, AssistantMessage | ToolMessage):
+        entry = known.get(id(message))
+        if entry is None and isinstance(message, AssistantMessage | ToolMessage):
             origin = origins.get(message.author, own)
             if isinstance(message, ToolMessage) and not message.author and entries:
                 origin = entries[-1].origin or own
-            entries.append(HistoryEntry(replace(message, author=""), origin))
-        else:
-            entries.append(HistoryEntry(message))
-    if not entries:
-        raise SetupError(f"the summarizer of `{own.agent}` returned only empty messages; return text or messages")
+            entry = HistoryEntry(replace(message, author=""), origin)
+        entries.append(entry or HistoryEntry(message))
     return entries
 
 

@@ -55,8 +55,18 @@ class _Turns(AlternatingTurns):
 
     def add_response(self, message: AssistantMessage) -> None:
         parts = _parts(message.content)
-        signatures = _signatures(message)
         calls = [_call(call) for call in message.tool_calls]
+        self._sign(message, parts, calls)
+        if (parts or calls) and (not self._turns or (calls and self._turns[-1]["role"] == "model")):
+            # A turn with calls must follow a user turn or results.
+            self._add("user", [{"text": CONTINUE}])
+        self._add("model", [*parts, *calls])
+        # A result must have the name of its call.
+        self._names = [part["function_call"]["name"] for part in calls]
+
+    def _sign(self, message: AssistantMessage, parts: list[Block], calls: list[Block]) -> None:
+        """Send the signatures of a response back with the parts that they belong to."""
+        signatures = _signatures(message)
         for position, call in enumerate(message.tool_calls):
             if (position, call.name) in signatures:
                 calls[position]["thought_signature"] = signatures[position, call.name]
@@ -65,12 +75,6 @@ class _Turns(AlternatingTurns):
         text_signature = signatures.get((-1, ""))
         if text_signature is not None and parts and "text" in parts[-1]:
             parts[-1]["thought_signature"] = text_signature
-        if (parts or calls) and (not self._turns or (calls and self._turns[-1]["role"] == "model")):
-            # A turn with calls must follow a user turn or results.
-            self._add("user", [{"text": CONTINUE}])
-        self._add("model", [*parts, *calls])
-        # A result must have the name of its call.
-        self._names = [part["function_call"]["name"] for part in calls]
 
     def add_result(self, message: ToolMessage) -> None:
         response = {"error" if message.is_error else "result": text_of(message.content)}
