@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { curlOf, testOf } from "../src/copy";
+import { curlOf } from "../src/copy";
 import { placeLabels, shorten, textWidth, type Label } from "../src/labels";
 import { describe as line, duration, openInterrupts, textOf, totals, type Event } from "../src/model";
 import { parseReport } from "../src/reports";
@@ -157,12 +157,5 @@ describe("copy", () => {
   test("makes a curl command that the shell cannot break out of", () => {
     const said = [{ ...log[0]!, input: [{ role: "user", content: "it's" }] }];
     expect(curlOf(said)).toContain(`-d '{"input":"it'\\''s"}'`);
-  });
-  test("makes a test with the script of the run", () => {
-    const text = testOf(log);
-    expect(text).toContain('call("go", a=1)');
-    expect(text).toContain('say("", call("pay"), call("look"))');
-    expect(text).toContain('== ["Sales"]');
-    expect(text).toContain('assert result.output == "Done."');
   });
 });

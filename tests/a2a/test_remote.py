@@ -68,8 +68,8 @@ async def test_a_transfer_to_a_remote_agent_streams_its_words() -> None:
         await remote.close()
 
 
-def _card(**fields: Any) -> AgentCard:
-    return AgentCard(**{"name": "Weather", "description": "Knows the weather.", **fields})
+def _card(name: str = "Weather", description: str = "Knows the weather.") -> AgentCard:
+    return AgentCard(name=name, description=description)
 
 
 def test_other_agents_read_who_wrote_the_description_of_a_card() -> None:
