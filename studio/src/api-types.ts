@@ -735,6 +735,10 @@ export interface components {
             error: string;
             /** @default  */
             forked_from: string;
+            /** @default  */
+            active_agent: string;
+            /** @default [] */
+            inner_agents: string[];
         };
         /**
          * Usage

@@ -437,6 +437,15 @@ def test_without_the_token_nothing_is_shown(browser: Browser, studio: Studio) ->
     context.close()
 
 
+def test_agents_inside_another_do_not_stand_for_the_run(open_page: Open) -> None:
+    page = open_page("parallel")
+    expect(page.locator('.sidebar a[href="#parallel"] em')).to_have_text("Checks")
+    page.get_by_role("button", name="Conversation").click()
+    lines = page.locator(".chat .lines p.agent")
+    expect(lines.last).to_be_visible()
+    assert not {"Fraud", "Stock"} & {*lines.locator(".chip").all_inner_texts()}
+
+
 def _execute(source: str, team: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute a copied test in a thread of its own: Playwright's event loop runs in this one."""
     module: Any = ModuleType("desk")
