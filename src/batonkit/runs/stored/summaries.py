@@ -90,7 +90,7 @@ def summarize(events: Sequence[Event], before: RunSummary | None = None) -> RunS
 
 
 def _active_after(event: Event) -> str:
-    """Return the agent that holds control from an event on; "" if the event does not decide that."""
+    """Return the agent that an event gives control to; "" if it gives it to none."""
     if keys.is_nested(event.origin.id):
         return ""
     match event:
