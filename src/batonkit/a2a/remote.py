@@ -101,26 +101,50 @@ class RemoteAgent(BaseAgent[Any, Any]):
 
     @classmethod
     async def discover(
-        cls, url: str, *, auth: Credentials | None = None, trusted_origins: Sequence[str] = (), **options: Any
+        cls,
+        url: str,
+        *,
+        name: str | None = None,
+        description: str = "",
+        auth: Credentials | None = None,
+        headers: Mapping[str, str] | None = None,
+        trusted_origins: Sequence[str] = (),
+        timeout: float = 600.0,
+        unavailable_timeout: float = 60.0,
+        history: HistoryPolicy | None = None,
     ) -> "RemoteAgent":
         """Create an agent with the name and description of the service's card.
 
         Args:
             url: The URL of the service.
-            auth: The credentials.
+            name: Another name than that of the card.
+            description: Another description than that of the card.
+            auth: A bearer token, or a function that returns headers and is called for each request.
+            headers: Headers of every request.
             trusted_origins: The origins, besides that of `url`, that get `auth` and `headers`.
-            options: Further options of `RemoteAgent`.
+            timeout: Seconds without data after which a request fails.
+            unavailable_timeout: Seconds that the service may be unavailable before the run fails.
+            history: The messages that are sent: by default user input and the answers of agents.
 
         Raises:
             SetupError: There is no agent card at the URL, or it names origins that are not trusted.
         """
         _check_origins(trusted_origins)
-        headers: Mapping[str, str] = options.get("headers") or {}
-        client = A2AServiceClient(url, auth=auth, headers=headers, timeout=30, trusted_origins=trusted_origins)
+        client = A2AServiceClient(url, auth=auth, headers=headers or {}, timeout=30, trusted_origins=trusted_origins)
         try:
             await client.client()
             assert client.card is not None
-            return cls(client.card, auth=auth, trusted_origins=(url, *trusted_origins), **options)
+            return cls(
+                client.card,
+                name=name,
+                description=description,
+                auth=auth,
+                headers=headers,
+                trusted_origins=(url, *trusted_origins),
+                timeout=timeout,
+                unavailable_timeout=unavailable_timeout,
+                history=history,
+            )
         except A2AError as error:
             raise SetupError(f"could not use the agent card from {url}: {error.message}") from error
         finally:
