@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from batonkit import Agent
-from batonkit._wording import nearest, quote_names, show, type_of, with_article
+from batonkit._wording import misspelled, nearest, quote_names, show, type_of, with_article
 from batonkit.messages import UserMessage
 
 
@@ -29,6 +29,8 @@ def test_names_and_suggestions() -> None:
     assert quote_names(["A", "B"]) == "`A`, `B`"
     assert nearest("callr", ["caller", "x"]) == "; did you mean `caller`?"
     assert nearest(5, ["caller"]) == ""
+    assert misspelled("content", ["contents", "role"]) == "; did you write `contents` instead?"
+    assert misspelled("content", []) == ""
     assert with_article("Exit") == "an Exit"
 
 

@@ -197,7 +197,8 @@ def _find_binding_problem(function: Callable[..., Any], callee: str, args: tuple
         if "too many" in str(error) and by_name:
             examples = ", ".join(by_name[:3])
             return f"{callee}() has too many positional arguments; give the others by name, such as {examples}"
-        return f"{callee}() is {error}"
+        verb = "is" if str(error).startswith("missing") else "has"
+        return f"{callee}() {verb} {error}"
     return ""
 
 

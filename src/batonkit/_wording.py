@@ -39,6 +39,14 @@ def nearest(name: object, names: Iterable[str]) -> str:
     return f"; did you mean `{found[0]}`?" if found else ""
 
 
+def misspelled(name: str, given: Iterable[str]) -> str:
+    """Name the key that was given for a missing one as the end of a message, or return ""."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, [*given], n=1)
+    return f"; did you write `{found[0]}` instead?" if found else ""
+
+
 def with_article(noun: str) -> str:
     """Put "a" or "an" before the name of a class: an Agent, a UserMessage."""
     return f"{'an' if noun[:1] in 'AEIOaeio' else 'a'} {noun}"

@@ -375,6 +375,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/runs/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a run as a Python test that repeats it with the same model responses and answers.
+         * @description Get a run as a Python test that repeats it with the same model responses and answers.
+         */
+        get: operations["get_test"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/runs/{id}/fork": {
         parameters: {
             query?: never;
@@ -713,6 +735,10 @@ export interface components {
             error: string;
             /** @default  */
             forked_from: string;
+            /** @default  */
+            active_agent: string;
+            /** @default [] */
+            inner_agents: string[];
         };
         /**
          * Usage
@@ -1203,6 +1229,15 @@ export interface components {
             events: unknown[];
             requests: components["schemas"]["RequestView"][];
             team: Record<string, never>;
+            /** @default  */
+            test: string;
+        };
+        /**
+         * RecordedTest
+         * @description A run as a Python test with the same model responses and answers.
+         */
+        RecordedTest: {
+            source: string;
         };
         /**
          * ForkBody
@@ -1994,7 +2029,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2066,7 +2101,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2178,7 +2213,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2234,7 +2269,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2318,7 +2353,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2398,7 +2433,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2514,7 +2549,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2630,7 +2665,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2733,7 +2768,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2804,7 +2839,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2870,7 +2905,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2926,7 +2961,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2975,7 +3010,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3051,7 +3086,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3106,7 +3141,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3182,7 +3217,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3250,7 +3285,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3317,7 +3352,74 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The run or thread does not exist, or belongs to another owner. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The state of the run or of its thread does not allow the operation. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The store is unavailable, or the server is shutting down. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The current state. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedTest"];
+                };
+            };
+            /** @description Authentication is required and missing or invalid. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3397,7 +3499,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3500,7 +3602,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3568,7 +3670,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. */
+            /** @description Without authentication: the request is from another machine. Or it is from a page of another site. Or it sends an option, or messages of agents, that the application does not accept from clients. */
             403: {
                 headers: {
                     [name: string]: unknown;

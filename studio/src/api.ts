@@ -1,7 +1,7 @@
 /** Requests to the server that served the page; an exported page has its run inside and sends none. */
 import type { Comparison, Event, ReplayVerdict, RequestView, RunDetail, RunUsage, RunView, Team, ThreadEntry, UsageReport } from "./model";
 
-export interface Exported { run: RunDetail; events: Event[]; requests: RequestView[]; team: Team }
+export interface Exported { run: RunDetail; events: Event[]; requests: RequestView[]; team: Team; test: string }
 const embedded = typeof document === "undefined" ? null : document.getElementById("exported-run");
 export const exported: Exported | null = embedded ? (JSON.parse(embedded.textContent ?? "null") as Exported) : null;
 
@@ -40,6 +40,7 @@ export const api = {
   run: (run: string) => get<RunDetail>(`api/runs/${id(run)}`),
   log: (run: string, after = 0) => get<{ events: { number: number; event: Event }[]; next: number | null }>(`api/runs/${id(run)}/log?after=${after}`),
   read: (run: string, key: string) => get<RequestView>(`api/runs/${id(run)}/reads/${keyPath(key)}`),
+  test: (run: string) => get<{ source: string }>(`api/runs/${id(run)}/test`),
   runUsage: (run: string) => get<RunUsage>(`api/runs/${id(run)}/usage`),
   compare: (a: string, b: string) => get<Comparison>(`api/runs/${id(a)}/compare/${id(b)}`),
   usage: (by: string, since: number) => get<UsageReport>(`api/usage?by=${by}${since ? `&since=${since}` : ""}`),

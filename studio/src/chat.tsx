@@ -1,7 +1,7 @@
 /** Start a run or continue a thread from the page; the text streams, and the lanes grow with it. */
 import { useEffect, useState } from "preact/hooks";
 import { api } from "./api";
-import { agentOf, callsOf, messageOf, textOf } from "./model";
+import { conversation } from "./model";
 import { Chip, Empty } from "./parts";
 import { attempt, config, detail, go, isRunning, log, partial, runId, team } from "./state";
 
@@ -62,19 +62,14 @@ export function NewRun() {
 export function Conversation() {
   const events = log.value, thread = events[0]?.thread ?? "", [shown, setShown] = useState(false);
   useEffect(() => { if (isRunning.value) setShown(true); }, [runId.value, isRunning.value]);
-  const said = events.flatMap((event, index) => {
-    if (event.type === "RunStarted") return (event.input ?? []).map((each) => ({ who: each.role === "user" ? "" : "earlier", text: textOf(each.content), index }));
-    if (event.type === "UserMessageAdded") return [{ who: "", text: textOf(messageOf(event)?.content), index }];
-    if (event.type === "AgentResponded" && textOf(messageOf(event)?.content) && !callsOf(event).length) return [{ who: agentOf(event), text: textOf(messageOf(event)?.content), index }];
-    return [];
-  });
+  const said = conversation(events);
   const canReply = config.value.can_write && !!thread && !!detail.value && !isRunning.value && detail.value.status !== "suspended";
   if (!shown) return <button class="reveal" onClick={() => setShown(true)} aria-expanded="false">Conversation{canReply ? " and reply" : ""}</button>;
   return (
     <section class="chat" aria-label="Conversation">
       <header><h2>Conversation</h2><button class="plain" onClick={() => setShown(false)} aria-expanded="true">Hide</button></header>
       <div class="lines" aria-live="polite">
-        {said.slice(-60).map((each) => <p class={each.who ? "agent" : "user"} onClick={() => go(runId.value, each.index + 1)}>{each.who ? <Chip agent={each.who} /> : <b>You</b>}<span>{each.text}</span></p>)}
+        {said.slice(-60).map((each) => <p class={each.who ? "agent" : "user"} title={each.agent !== each.who ? each.agent : undefined} onClick={() => go(runId.value, each.index + 1)}>{each.who ? <Chip agent={each.who} /> : <b>You</b>}<span>{each.text}</span></p>)}
         {partial.value && <p class="agent partial"><Chip agent={partial.value.agent} /><span>{partial.value.text}</span></p>}
         {!said.length && <Empty>Nothing was said.</Empty>}
       </div>

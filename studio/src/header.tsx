@@ -1,10 +1,11 @@
 /** The head of a run: what happened in numbers, errors first, and what can be done with the run. */
 import { useState } from "preact/hooks";
 import { api, exported } from "./api";
-import { copyText, curlOf, pythonOf, testOf } from "./copy";
+import { copyText, curlOf, pythonOf } from "./copy";
 import { count, duration, money, messageOf, textOf, totals, type ReplayVerdict } from "./model";
 import { Fact, Status } from "./parts";
 import { attempt, axis, config, detail, go, isRunning, log, refreshRun, runId, runs, timeline, zoom } from "./state";
+import { isLive } from "./timeline";
 
 /** A short name for the team's fingerprint, so that two runs of the same team can be recognised. */
 export function fingerprint(prints: Record<string, string> | undefined): string {
@@ -50,6 +51,9 @@ function Actions({ status }: { status: string }) {
   const [verdict, setVerdict] = useState<ReplayVerdict | null>(null), [copied, setCopied] = useState("");
   const copy = (name: string, text: string) => (): void => { void copyText(text).then(() => { setCopied(name); setTimeout(() => setCopied(""), 1200); }); };
   const write = config.value.can_write, id = runId.value;
+  const [test, setTest] = useState(exported?.test ?? ""), isRepeatable = exported ? !!test : ["completed", "failed", "suspended"].includes(status) && !isLive(log.value);
+  // Read before it is needed: a browser lets a page write to the clipboard only straight after a click.
+  const onToggle = (event: Event): void => { if (!exported && isRepeatable && (event.currentTarget as HTMLDetailsElement).open) void attempt(async () => { setTest((await api.test(id)).source); }); };
   return (
     <div class="tools-row">
       <span class="seg" role="group" aria-label="Axis">
@@ -66,13 +70,13 @@ function Actions({ status }: { status: string }) {
       {write && <button onClick={() => void attempt(async () => { setVerdict(await api.replay(id)); })}>Replay</button>}
       {verdict && <span class={`verdict ${verdict.matches ? "good" : "bad"}`} role="status">{verdict.matches ? `replay matches${verdict.message ? `; ${verdict.message}` : ""}` : <>differs{verdict.number ? <> at <a href={`#${id}@${verdict.number}`}>event {verdict.number}</a></> : ""}: {verdict.message}</>}</span>}
       <span class="space" />
-      <details class="menu">
+      <details class="menu" onToggle={onToggle}>
         <summary>{copied ? `Copied ${copied}` : "Copy and export"}</summary>
         <div>
           <button onClick={copy("link", `${location.href.split("#")[0]}${location.hash}`)}>Copy link</button>
           <button onClick={copy("curl", curlOf(log.value))}>Copy as curl</button>
           <button onClick={copy("Python", pythonOf(log.value))}>Copy as Python</button>
-          <button onClick={copy("test", testOf(log.value))}>Copy as test</button>
+          {isRepeatable && <button disabled={!test} onClick={copy("test", test)}>Copy as test</button>}
           {!exported && <a href={`export/${encodeURIComponent(id)}.html`} download>Export as HTML</a>}
           {!exported && <a href={`export/${encodeURIComponent(id)}.html?redact`} download>Export, redacted</a>}
           {!exported && <a href={`api/runs/${encodeURIComponent(id)}/export`} download>Export as JSON</a>}

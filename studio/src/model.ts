@@ -36,6 +36,7 @@ export interface Event {
   usage?: Usage | null;
   request?: { policy?: string; entries?: number } | null;
   input?: Message[];
+  opens?: { kind: string } | null;
   run_id?: string;
   thread?: string;
   forked_from?: string;
@@ -78,11 +79,36 @@ export function textOf(content: unknown): string {
   if (Array.isArray(content)) {
     return content
       .map((part: Record<string, unknown>) =>
-        typeof part.text === "string" ? part.text : "data" in part && part.type === "data" ? JSON.stringify(part.data) : ` [${String(part.name ?? part.type ?? "part")}]`,
+        typeof part.text === "string" ? part.text : part.type === "data" ? JSON.stringify(part.value) : ` [${String(part.name ?? part.type ?? "part")}]`,
       )
       .join("");
   }
   return JSON.stringify(content);
+}
+
+/**
+ * Return who says something to the user: the agent that holds control, also for agents inside it. What an agent that
+ * runs as a tool says is for the agent that calls it, and has no speaker.
+ */
+export function speakers(events: Event[]): (origin: Event["origin"]) => string | null {
+  const started = events.filter((event) => event.type === "AgentStarted");
+  const holders = new Map(started.map((event) => [event.origin[0], agentOf(event)]));
+  const closed = started.filter((event) => event.opens?.kind === "new").map(({ origin: [id] }) => id.slice(0, id.lastIndexOf("/") + 1));
+  return ([id, agent]) => (closed.some((scope) => id.startsWith(scope)) ? null : holders.get(id.split("/")[0]!) ?? agent);
+}
+
+export interface Line { who: string; text: string; index: number; agent?: string }
+/** The words of the user, whose name is empty, and of the agents that hold control. */
+export function conversation(events: Event[]): Line[] {
+  const speaker = speakers(events);
+  return events.flatMap((event, index): Line[] => {
+    const text = textOf(messageOf(event)?.content);
+    if (event.type === "RunStarted") return (event.input ?? []).map((each) => ({ who: each.role === "user" ? "" : "earlier", text: textOf(each.content), index }));
+    if (event.type === "UserMessageAdded") return [{ who: "", text, index }];
+    if (event.type !== "AgentResponded" || !text || callsOf(event).length) return [];
+    const who = speaker(event.origin);
+    return who === null ? [] : [{ who, text, index, agent: agentOf(event) }];
+  });
 }
 
 /** `{"a":1}` as `a: 1`, which is shorter to read; other text as it is. */

@@ -11,13 +11,13 @@ const TIMES: [string, number][] = [["Any time", 0], ["Last hour", 3600], ["Last 
 const SHOWN = 9;
 const filters = signal(false);
 
-/** The squares of a path: the first agents and the last one, so that the list keeps its rhythm. */
-function Path({ path }: { path: string[] }) {
+/** The agents that held control, as squares, and the one that holds it; not all, so that the list keeps its rhythm. */
+function Path({ path, active }: { path: string[]; active: string }) {
   const shown = path.length > SHOWN ? [...path.slice(0, SHOWN - 1), path.at(-1)!] : path;
   return (
     <span class="path">
       {shown.map((agent, index) => <>{path.length > SHOWN && index === SHOWN - 1 && <b>…</b>}<i class={tone(agent)} title={agent} /></>)}
-      <em>{path.at(-1) ?? ""}</em>
+      <em>{active}</em>
     </span>
   );
 }
@@ -30,7 +30,7 @@ function RunItem({ run }: { run: RunView }) {
         <Status of={run.status} />
         <span class="what">{summary?.text || run.id}</span>
         <time>{ago(run.updated_at)}</time>
-        <Path path={summary?.agents ?? []} />
+        <Path path={summary?.agents ?? []} active={summary?.active_agent ?? ""} />
         <span class="fee">{cost ? money(cost) : duration(Math.max(0, run.updated_at - run.created_at))}</span>
       </a>
     </li>

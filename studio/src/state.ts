@@ -1,7 +1,7 @@
 /** The state of the page: the place in the URL, the runs, the log of the shown run, and live updates. */
 import { batch, computed, effect, signal } from "@preact/signals";
 import { api, exported, type Config, type RunQuery } from "./api";
-import { agentOf, type Event, type RequestView, type RunDetail, type RunView, type Team, type ThreadEntry } from "./model";
+import { speakers, type Event, type RequestView, type RunDetail, type RunView, type Team, type ThreadEntry } from "./model";
 import { buildTimeline } from "./timeline";
 
 export type Place =
@@ -49,6 +49,7 @@ export const chosen = computed(() =>
   place.value.view === "run" ? Math.min(place.value.number, Math.max(log.value.length, 1)) - 1 : 0,
 );
 const order = computed(() => team.value.agents.map((agent) => agent.name));
+const speaker = computed(() => speakers(log.value));
 export const timeline = computed(() => buildTimeline(log.value, order.value));
 /** One colour per agent everywhere: by its place in the team, or by its name if the team is unknown. */
 export function tone(agent: string): string {
@@ -152,7 +153,8 @@ function listen(run: string, turn: number): void {
   for (const kind of ["RunCompleted", "RunSuspended", "RunFailed", "RunCancelled"]) source.addEventListener(kind, () => { source.close(); partial.value = null; soon(); });
   source.addEventListener("TextDelta", (frame) => {
     const delta = JSON.parse((frame as MessageEvent<string>).data) as { origin: Event["origin"]; text: string };
-    const agent = agentOf({ origin: delta.origin } as Event);
+    const agent = speaker.value(delta.origin);
+    if (agent === null) return;
     partial.value = { agent, text: (partial.value?.agent === agent ? partial.value.text : "") + delta.text };
   });
   source.addEventListener("ResponseRestarted", () => (partial.value = null));

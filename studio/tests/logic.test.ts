@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { curlOf, testOf } from "../src/copy";
+import { curlOf } from "../src/copy";
 import { placeLabels, shorten, textWidth, type Label } from "../src/labels";
-import { describe as line, duration, openInterrupts, textOf, totals, type Event } from "../src/model";
+import { conversation, describe as line, duration, openInterrupts, speakers, textOf, totals, type Event } from "../src/model";
 import { parseReport } from "../src/reports";
 import { FOLD, stepScale, timeScale } from "../src/scale";
 import { buildTimeline } from "../src/timeline";
@@ -136,6 +136,20 @@ describe("model", () => {
     expect(line(log[3]!)[0]).toBe("refused");
     expect(line(log[6]!)).toEqual(["transfer", "Desk → Sales"]);
   });
+  test("lets agents inside another speak for the one that holds control, and those that run as tools not at all", () => {
+    const said = (text: string) => ({ message: { role: "assistant", content: text } });
+    const nested = [
+      log[0]!, event("AgentStarted", "1", 0, "Flow"),
+      event("AgentStarted", "1/0/1/start", 0, "Step", "1/0/1"), event("AgentResponded", "1/0/1/m1", 1, "Step", "1/0/1", said("first")),
+      event("AgentStarted", "1/1/1/start", 1, "Desk", "1/1/1"), event("AgentResponded", "1/1/1/m1", 1, "Desk", "1/1/1", { message: { role: "assistant", tool_calls: [call("pick")] } }),
+      event("AgentStarted", "1/1/1/m1.0/1/start", 1, "Pick", "1/1/1/m1.0/1", { opens: { kind: "new" } }), event("AgentStarted", "1/1/1/m1.0/2/start", 1, "Pick2", "1/1/1/m1.0/2"),
+      event("AgentResponded", "1/1/1/m1.0/2/m1", 1, "Pick2", "1/1/1/m1.0/2", said("red")), event("AgentResponded", "1/1/1/m2", 2, "Desk", "1/1/1", said("last")),
+      event("AgentStarted", "2", 2, "Closer", "2"), event("AgentResponded", "2/m1", 3, "Closer", "2", said("bye")),
+    ];
+    expect(conversation(nested).map(({ who, text }) => [who, text])).toEqual([["", "hi"], ["Flow", "first"], ["Flow", "last"], ["Closer", "bye"]]);
+    expect(speakers(nested)(["1/1/1/m1.0/2", "Pick2", null])).toBeNull();
+  });
+  test("shows structured content as JSON", () => expect(textOf([{ type: "data", value: { a: 1 } }])).toBe('{"a":1}'));
   test("shows content as text", () => expect(textOf([{ type: "text", text: "<b>x</b>" }, { type: "image" }, { type: "file", name: "a.txt" }])).toBe("<b>x</b> [image] [a.txt]"));
   test("counts calls without a price instead of letting them cost nothing", () => {
     const used = (more: object) => event("AgentResponded", "m", 1, "A", "1", { usage: { input_tokens: 5, output_tokens: 1, ...more } as Event["usage"] });
@@ -157,12 +171,5 @@ describe("copy", () => {
   test("makes a curl command that the shell cannot break out of", () => {
     const said = [{ ...log[0]!, input: [{ role: "user", content: "it's" }] }];
     expect(curlOf(said)).toContain(`-d '{"input":"it'\\''s"}'`);
-  });
-  test("makes a test with the script of the run", () => {
-    const text = testOf(log);
-    expect(text).toContain('call("go", a=1)');
-    expect(text).toContain('say("", call("pay"), call("look"))');
-    expect(text).toContain('== ["Sales"]');
-    expect(text).toContain('assert result.output == "Done."');
   });
 });

@@ -23,6 +23,7 @@ from batonkit import (
 )
 from batonkit.agents import AgentContext, with_guardrails
 from batonkit.handoffs import Handoff
+from batonkit.models import register_model
 from batonkit.tools import FunctionTool, with_tool_guardrails
 
 
@@ -89,6 +90,7 @@ new_agent: Any = Agent
 new_runner: Any = Runner
 new_parallel: Any = ParallelAgent
 new_handoff: Any = handoff
+new_registration: Any = register_model
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,8 @@ new_handoff: Any = handoff
             "Runner() has limits={'model_calls': 1}; give Limits(…) or None",
         ),
         (lambda: new_agent(), "Agent() is missing a required argument: 'name'"),
+        (lambda: new_agent("A", name="B"), "Agent() has multiple values for argument 'name'"),
+        (lambda: new_registration("a", print, 1), "register_model() has too many positional arguments"),
         (
             lambda: new_parallel("P", [A]),
             "ParallelAgent() has too many positional arguments; give the others by name, such as sub_agents=…",

@@ -446,7 +446,12 @@ CONSTRUCTORS = (
             "suspend_timeout": "seconds",
         },
     ),
-    Target(api_app, {}, {**APP, "heartbeat": "seconds", "client_options": "object?", "inspection": "flag"}, first=(A,)),
+    Target(
+        api_app,
+        {},
+        {**APP, "heartbeat": "seconds", "client_options": "object?", "client_history": "flag", "inspection": "flag"},
+        first=(A,),
+    ),
     Target(
         studio_app,
         {},
@@ -455,7 +460,9 @@ CONSTRUCTORS = (
     ),
     Target(EventStreams, {}, {"heartbeat": "seconds", "show_errors": "flag"}, first=(BACKGROUND,)),
     Target(runner_lifespan, {}, {"drain": "seconds"}, first=(BACKGROUND,)),
-    Target(agui_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds"}, first=(A,)),
+    Target(
+        agui_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds", "client_history": "flag"}, first=(A,)
+    ),
     Target(a2a_app, {}, {**APP, "store": "store?"}, first=(A,)),
     Target(mcp_app, {}, {**APP, "store": "store?", "tool_per_agent": "flag"}, first=(A,)),
     Target(mcp_server, {}, {"store": "store?", "tool_per_agent": "flag"}, first=(A,)),

@@ -56,7 +56,7 @@ def test_transfers_calls_results_and_usage_are_shown(write: Write, baton: Invoke
         runner = Runner(router, model=model)
         """
     )
-    shown = lines(baton("chat", "desk", input="Weather?\n"))
+    shown = lines(baton("chat", "desk:runner", input="Weather?\n"))
     assert shown[:5] == [
         "● Router",
         "  → Weather",
@@ -189,7 +189,7 @@ def test_a_custom_interrupt_can_ask_for_approval(write: Write, baton: Invoke) ->
 def test_the_end_of_input_at_an_interrupt_leaves_the_run_suspended(write: Write, baton: Invoke) -> None:
     write(APPROVAL)
     result = baton("chat", "desk:agent", input="refund me\n")
-    assert result.exit_code == 0
+    assert result.exit_code == 3
     assert "not answered; the run stays suspended" in result.output
 
 
@@ -216,7 +216,7 @@ def test_a_failure_does_not_end_the_conversation(write: Write, baton: Invoke) ->
         """
     )
     result = baton("chat", "desk:agent", input="hi\nboom\nagain\n")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "error: the model `scripted` of `Desk` raised RuntimeError: the wire is cut" in result.stderr
     assert "Traceback" not in result.output
     # The failed message is not kept: hi, Hello., again.
@@ -310,7 +310,7 @@ def test_quit_at_a_question_leaves_the_run_suspended(write: Write, baton: Invoke
     # It became the reason of a refusal.
     write(APPROVAL)
     result = baton("chat", "desk:agent", "--store", "runs.db", input=f"refund me\n{command}\nhello\n")
-    assert (result.exit_code, "It said" in result.output) == (0, False)
+    assert (result.exit_code, "It said" in result.output) == (3, False)
     assert "not answered; the run stays suspended" in result.output
     assert "suspended" in baton("runs", "ls", "--store", "runs.db").stdout
 
@@ -405,3 +405,31 @@ def test_a_question_of_a_nested_task_is_shown_as_text(write: Write, baton: Invok
     shown = baton("chat", "desk", input="A table\nMonday\n").output
     assert "? Booking: Which day?" in shown
     assert "Booked." in shown
+
+
+@pytest.mark.parametrize(
+    ("script", "input", "code"),
+    [
+        ('["one", ModelError("gone"), "three"]', "a\nb\nc\n", 1),
+        ('["one"]', "a\n/unknown\n", 1),
+        ('["one"]', "a\n/dismiss\n", 1),
+        ('[call("pay")]', "a\n", 3),
+        ('[call("pay"), "paid"]', "a\ny\n", 0),
+        ('[call("pay"), "paid"]', "a\n/cancel\n", 0),
+    ],
+)
+def test_the_exit_code_tells_a_script_how_a_piped_conversation_ended(
+    write: Write, baton: Invoke, script: str, input: str, code: int
+) -> None:
+    write(
+        f"""
+        from batonkit.errors import ModelError
+
+        @tool(needs_approval=True)
+        async def pay() -> str:
+            return "paid"
+
+        agent = Agent("Desk", tools=[pay], model=ScriptedModel({script}))
+        """
+    )
+    assert baton("chat", "desk", input=input).exit_code == code

@@ -106,7 +106,7 @@ def test_a_conversation_of_another_team_is_not_forked(write: Write, baton: Invok
         TEAM.replace('"Routes."', '"Routes.", tools=[tool(lambda: "x", name="more", description="More.")]'), "other.py"
     )
     result = baton("chat", "other:router", *store, input="/fork\ntwo\n")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "began with a different team" in result.output
     assert "a copy of the conversation" not in result.output
     assert "read: one / two." in result.output

@@ -15,14 +15,18 @@ from batonkit.team import Team
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
 
-TEAM = """
-def look_up(what: str) -> str: return what
-def to_expert(): return expert
+TEAM = '''
+def look_up(what: str) -> str:
+    """Look something up."""
+    return what
+def to_expert():
+    """Ask the expert."""
+    return expert
 expert = Agent("Expert", description="Knows.")
 chat = Agent("Chat", description="Chats.")
 writer = then_transfer(Agent("Writer", description="Writes.", handoffs=[handoff(chat, return_to="caller")]), to="Chat")
 router = Agent("Router", description="Routes.", sub_agents=[chat], tools=[look_up, to_expert], handoffs=[writer])
-"""
+'''
 
 
 def test_the_team_is_shown_as_a_tree(write: Write, baton: Invoke) -> None:
@@ -42,6 +46,26 @@ def test_the_team_is_shown_as_a_tree(write: Write, baton: Invoke) -> None:
     ]
     assert "(characters / 4)" in rest
     assert rest.rstrip().endswith("no findings")
+
+
+def test_tools_without_a_description_are_found(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        def look_up(what: str) -> str: return what
+        @tool(description="Counts.")
+        def count() -> int: return 1
+        def to_helper(): return helper
+        helper = Agent("Helper", description="Helps.", tools=[look_up])
+        router = Agent("Router", tools=[look_up, count, to_helper, helper.as_tool("ask_helper")])
+        """
+    )
+    result = baton("check", "desk:router", "--strict", "--json")
+    assert result.exit_code == 1
+    why = "has no description: models choose it by its name alone; give its function a docstring"
+    assert [finding["text"] for finding in json.loads(result.stdout)["findings"]] == [
+        f"the tool `look_up` of `Router` and `Helper` {why}",
+        f"the tool `to_helper` of `Router` {why}",
+    ]
 
 
 def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> None:

@@ -36,6 +36,7 @@ def test_only_the_answer_goes_to_stdout(write: Write, baton: Invoke) -> None:
     assert result.exit_code == 0
     assert result.stdout == "Sunny, 25 °C.\n"
     assert result.stderr.splitlines() == [
+        "using `desk:runner`; to use another, name it: `desk:weather`, `desk:router`",
         "● Router",
         "  One moment.",
         "  → Weather",

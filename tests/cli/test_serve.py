@@ -178,7 +178,7 @@ async def test_a2a_protocol() -> None:
     async with client_of(make_app(runner, ["api", "a2a"], auth={"s": "ada"}), "s") as client:
         remote = await RemoteAgent.discover(f"{client.url}/a2a", auth="s")
         result = await Runner(remote).run("hi")
-        assert (remote.description, result.output) == ("Helps.", "hello")
+        assert (remote.name, result.output) == ("Desk", "hello")
         await remote.close()
     (record,) = (await runner._require_store("test").list()).records
     assert (record.owner, record.thread.partition(":")[0]) == ("ada", "ada")

@@ -9,7 +9,7 @@ import pytest
 
 from batonkit import BaseAgent, Runner, SetupError
 from batonkit.cli.cli_errors import TargetError
-from batonkit.cli.targets import load_target
+from batonkit.cli.targets import find_target, load_target
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -108,6 +108,21 @@ def test_without_a_name_the_only_root_agent_is_used(write: Write, edge: str) -> 
 def test_without_a_name_several_candidates_are_an_error(write: Write) -> None:
     write('a = Agent("A"); b = Agent("B"); c = Agent("C", sub_agents=[a])')
     assert error_of("desk") == "`desk` has several candidates; name one: `desk:b`, `desk:c`"
+
+
+def test_without_a_name_the_choice_among_several_is_shown(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write('a = Agent("A"); b = Agent("B", sub_agents=[a]); same = b; runner = Runner(b)')
+    assert find_target("desk").__class__.__name__ == "Runner"
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "using `desk:runner`; to use another, name it: `desk:a`, `desk:same`\n")
+    find_target("desk:runner")
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_name_the_only_candidate_needs_no_words(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write('a = Agent("A"); same = a')
+    find_target("desk")
+    assert capsys.readouterr().err == ""
 
 
 def test_without_a_name_a_cycle_is_ambiguous(write: Write) -> None:

@@ -295,14 +295,14 @@ def test_own_messages_as_dicts() -> None:
             {"role": "usr", "content": "x"},
             "role is 'usr'; use one of `user`, `assistant`, `system`, `developer`, `tool`; did you mean `user`?",
         ),
-        ({"role": "user", "contents": "x"}, "content is missing; did you mean `contents`?"),
-        ({"rol": "user", "content": "x"}, "role is missing; did you mean `rol`?"),
+        ({"role": "user", "contents": "x"}, "content is missing; did you write `contents` instead?"),
+        ({"rol": "user", "content": "x"}, "role is missing; did you write `rol` instead?"),
         ({"role": "user", "content": [{"type": "image_ulr"}]}, "content[0].type is 'image_ulr'; use one of `text`, "),
         ({"role": "user", "content": [{"text": "x"}]}, "content[0].type is missing"),
         ({"role": "user", "content": ["x"]}, "content[0] is 'x'; give a dict"),
         (
             user({"type": "image_url", "image_url": {"uri": "x"}}),
-            "content[1].image_url.url is missing; did you mean `uri`?",
+            "content[1].image_url.url is missing; did you write `uri` instead?",
         ),
         (user({"type": "image_url", "image_url": {"url": "data:image/png;base64,?"}}), "content[1].image_url.url is "),
         (user({"type": "image_url"}), "content[1].image_url is missing"),
@@ -373,8 +373,11 @@ class DumpedMessage:
     [
         ([DumpedMessage()], r"input\[0\] is not a message: .*; give a dict: pass DumpedMessage.model_dump\(\)"),
         (["hello"], r"input\[0\] is not a message: 'hello'; give the text itself instead of a list"),
-        (b"hello", "the input is not a message: b'hello'; a bytes is none; give text"),
-        ([None], r"input\[0\] is not a message: None; None is none; give text, UserMessage"),
+        (b"hello", "^the input must be text, a message or a list of them, not b'hello'$"),
+        (None, "^the input must be text, a message or a list of them, not None$"),
+        (UserMessage, "^the input must be text, a message or a list of them, not the class UserMessage$"),
+        ([None], r"^input\[0\] must be a message, or a dict with role and content, not None$"),
+        ([[UserMessage("a")]], r"^input\[0\] must be a message, or a dict with role and content, not \[UserMessage"),
     ],
 )
 def test_an_object_that_is_no_message_is_named(given: Any, message: str) -> None:

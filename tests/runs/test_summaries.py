@@ -52,6 +52,31 @@ async def test_a_summary_names_the_error_until_the_run_is_resumed() -> None:
     assert (await summary_of(store, fork)).forked_from == "r@3"
 
 
+async def test_an_agent_inside_another_never_stands_for_the_run() -> None:
+    store = MemoryStore()
+    pick = Agent("Pick", description="Picks.", model=ScriptedModel(["red"]))
+    clerk = Agent(
+        "Clerk", tools=[ask, pick.as_tool("pick")], model=ScriptedModel([call("pick", request="?"), call("ask")])
+    )
+    steps = [transfer_to("Clerk"), "done"]
+    runner = Runner(Agent("Router", sub_agents=[clerk], model=ScriptedModel(steps)), store=store)
+    await runner.run("hi", run_id="r")
+    summary = await summary_of(store, "r")
+    assert (summary.agents, summary.inner_agents, summary.active_agent) == (("Router", "Clerk"), ("Pick",), "Clerk")
+
+
+async def test_a_summary_names_the_agent_that_control_came_back_to() -> None:
+    store = MemoryStore()
+    clerk = Agent("Clerk", tools=[ask])
+    steps = [transfer_to("Clerk"), call("ask"), transfer_to("Router"), "done"]
+    runner = Runner(Agent("Router", sub_agents=[clerk]), model=ScriptedModel(steps), store=store)
+    await runner.run("hi", run_id="r")
+    assert (await summary_of(store, "r")).active_agent == "Clerk"
+    await runner.resume("r", "yes")
+    summary = await summary_of(store, "r")
+    assert (summary.agents, summary.active_agent) == (("Router", "Clerk"), "Router")
+
+
 async def test_a_damaged_summary_is_a_store_error() -> None:
     store = MemoryStore()
     await store.create("r", [b"{}"], notes={SUMMARY_NOTE: b"not JSON"})

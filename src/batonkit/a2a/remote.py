@@ -13,6 +13,7 @@ from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role
 from a2a.utils.errors import A2AError
 
 from .._checks import check_arguments
+from .._wording import show
 from ..agents import AgentContext, BaseAgent, HistoryPolicy
 from ..context.values import THREAD_PREFIX
 from ..errors import RemoteError, RemoteRejectedError, SetupError
@@ -27,6 +28,8 @@ from .remote_task import RemoteTask, parse_parts
 
 _logger = logging.getLogger("baton.a2a")
 _CANCEL_TIMEOUT = 5.0
+_MAX_NAME = 64
+_MAX_DESCRIPTION = 500
 
 
 class RemoteAgent(BaseAgent[Any, Any]):
@@ -37,7 +40,8 @@ class RemoteAgent(BaseAgent[Any, Any]):
     Args:
         url_or_card: The URL of the service, or its agent card.
         name: The agent's name; defaults to that of the card, or one derived from the URL.
-        description: The agent's description; defaults to that of the card.
+        description: The agent's description; defaults to that of the card, at most 500 characters of it, quoted as the
+            service's own words.
         auth: A bearer token, or a function that returns headers and is called for each request.
         headers: Headers of every request.
         trusted_origins: The origins, besides that of the URL, that get `auth` and `headers` if the agent card names
@@ -48,8 +52,8 @@ class RemoteAgent(BaseAgent[Any, Any]):
             tool calls and results of other agents as well.
 
     Raises:
-        SetupError: `url_or_card` is neither an http(s) URL nor an agent card, or credentials for a card have no trusted
-            origin.
+        SetupError: `url_or_card` is neither an http(s) URL nor an agent card, the card's name cannot be used, or
+            credentials for a card have no trusted origin.
     """
 
     history: HistoryPolicy | None = "answers"
@@ -73,8 +77,8 @@ class RemoteAgent(BaseAgent[Any, Any]):
         if card is None and not (str(url_or_card).startswith(("http://", "https://")) and origin_of(str(url_or_card))):
             raise SetupError(f"RemoteAgent({url_or_card!r}) needs the URL of a service, http(s)://…, or its agent card")
         super().__init__(
-            name or (card.name if card is not None else _name_from_url(str(url_or_card))),
-            description=description or (card.description if card is not None else ""),
+            name or (_name_from_card(card) if card is not None else _name_from_url(str(url_or_card))),
+            description=description or (_description_from_card(card) if card is not None else ""),
             history=history,
         )
         self._unavailable_timeout = unavailable_timeout
@@ -97,26 +101,50 @@ class RemoteAgent(BaseAgent[Any, Any]):
 
     @classmethod
     async def discover(
-        cls, url: str, *, auth: Credentials | None = None, trusted_origins: Sequence[str] = (), **options: Any
+        cls,
+        url: str,
+        *,
+        name: str | None = None,
+        description: str = "",
+        auth: Credentials | None = None,
+        headers: Mapping[str, str] | None = None,
+        trusted_origins: Sequence[str] = (),
+        timeout: float = 600.0,
+        unavailable_timeout: float = 60.0,
+        history: HistoryPolicy | None = None,
     ) -> "RemoteAgent":
         """Create an agent with the name and description of the service's card.
 
         Args:
             url: The URL of the service.
-            auth: The credentials.
+            name: Another name than that of the card.
+            description: Another description than that of the card.
+            auth: A bearer token, or a function that returns headers and is called for each request.
+            headers: Headers of every request.
             trusted_origins: The origins, besides that of `url`, that get `auth` and `headers`.
-            options: Further options of `RemoteAgent`.
+            timeout: Seconds without data after which a request fails.
+            unavailable_timeout: Seconds that the service may be unavailable before the run fails.
+            history: The messages that are sent: by default user input and the answers of agents.
 
         Raises:
             SetupError: There is no agent card at the URL, or it names origins that are not trusted.
         """
         _check_origins(trusted_origins)
-        headers: Mapping[str, str] = options.get("headers") or {}
-        client = A2AServiceClient(url, auth=auth, headers=headers, timeout=30, trusted_origins=trusted_origins)
+        client = A2AServiceClient(url, auth=auth, headers=headers or {}, timeout=30, trusted_origins=trusted_origins)
         try:
             await client.client()
             assert client.card is not None
-            return cls(client.card, auth=auth, trusted_origins=(url, *trusted_origins), **options)
+            return cls(
+                client.card,
+                name=name,
+                description=description,
+                auth=auth,
+                headers=headers,
+                trusted_origins=(url, *trusted_origins),
+                timeout=timeout,
+                unavailable_timeout=unavailable_timeout,
+                history=history,
+            )
         except A2AError as error:
             raise SetupError(f"could not use the agent card from {url}: {error.message}") from error
         finally:
@@ -269,6 +297,22 @@ def _digest(message: ConversationMessage) -> str:
     for part in to_parts(message.content):
         digest.update(part.SerializeToString(deterministic=True))
     return digest.hexdigest()[:32]
+
+
+def _name_from_card(card: AgentCard) -> str:
+    if not card.name.strip() or len(card.name) > _MAX_NAME or not card.name.isprintable():
+        works = f"1 to {_MAX_NAME} printable characters; pass name=… to choose one yourself"
+        raise SetupError(f"RemoteAgent(…) cannot use the name of the agent card, {show(card.name)}: it must be {works}")
+    return card.name
+
+
+def _description_from_card(card: AgentCard) -> str:
+    """Return the card's description as a quotation, which other agents read in their prompts."""
+    printable = "".join([each if each.isprintable() else " " for each in card.description])
+    text = " ".join(printable.split()).replace('"', "'")
+    if len(text) > _MAX_DESCRIPTION:
+        text = text[: _MAX_DESCRIPTION - 1] + "…"
+    return f'A remote service, which says of itself: "{text}"' if text else ""
 
 
 def _name_from_url(url: str) -> str:

@@ -19,7 +19,7 @@ from ..runs import Dismiss, Interrupt, RunResult, RunStream
 from ..runs.opening import new_id
 from ..stores import FINISHED_STATUSES, MemoryStore, RunRecord
 from ..stores.parts import innermost_store
-from .cli_errors import print_error
+from .cli_errors import FAILED, SUSPENDED, print_error
 from .cli_options import SCREEN, RunArguments, choice_option, run_options, target
 from .display import DISMISS, Screen, ask_interrupts, shorten
 from .keyboard import CTRL_D, typed_lines
@@ -68,6 +68,7 @@ class ChatSession:
         self._answers: tuple[str, dict[str, Any]] = "", {}
         """A suspended run and the answers to its questions so far; it is resumed when none is missing."""
         self._has_left = False
+        self._has_failed = False
         self._tasks: Sequence[OpenTask] = ()
         """The open tasks of the thread, the innermost last."""
         self._queued: list[str] = []
@@ -75,8 +76,8 @@ class ChatSession:
         self._steering: dict[str, str] = {}
         """Messages that were sent to steer a run, by the id of the run that each becomes if no agent reads it."""
 
-    def run(self) -> None:
-        """Run one turn for each line until the input ends or the user leaves."""
+    def run(self) -> int:
+        """Run one turn for each line until the input ends or the user leaves; return the exit code."""
         if sys.stdin.isatty():
             _enable_line_editing()
             self._screen.line(f"chat with {self._runner.team.root}; /help for help, Ctrl-D to leave", "dim")
@@ -92,9 +93,24 @@ class ChatSession:
             except KeyboardInterrupt:
                 self._screen.line("use Ctrl-D or /quit to leave", "dim")
         for text in self._queued:
-            self._screen.line(f"not sent: {shorten(text)}", "red")
+            self._refuse(f"not sent: {shorten(text)}")
         if self._total.model_calls:
             self._screen.usage(self._total, label="total")
+        return self._exit_code()
+
+    def _exit_code(self) -> int:
+        """Return how a piped conversation ended; a user at a terminal has seen it."""
+        if sys.stdin.isatty():
+            return 0
+        if self._has_failed:
+            return FAILED
+        last = self._last_run()
+        return SUSPENDED if last is not None and last.status == "suspended" else 0
+
+    def _refuse(self, text: str) -> None:
+        """Say why something was not done."""
+        self._has_failed = True
+        self._screen.line(text, "red")
 
     def _prompt(self) -> str:
         """Return the prompt, with the agents of the open tasks: the message goes to the last one."""
@@ -118,7 +134,7 @@ class ChatSession:
         elif command := _WITH_TEXT.fullmatch(line):
             self._execute_with_text(command[1], command[2] or "")
         elif _COMMAND.fullmatch(line):
-            self._screen.line(f"unknown command {line}; see /help", "red")
+            self._refuse(f"unknown command {line}; see /help")
         elif line:
             self._send(line, self._when_busy)
 
@@ -129,7 +145,7 @@ class ChatSession:
         elif text:
             self._send(text, cast("SendMode", name))
         else:
-            self._screen.line(f"/{name} needs a text: /{name} TEXT", "red")
+            self._refuse(f"/{name} needs a text: /{name} TEXT")
 
     def _show_agents(self) -> None:
         """Show the agents of the team, and which one the next message goes to."""
@@ -154,25 +170,24 @@ class ChatSession:
     def _fork(self, number: str) -> None:
         """Continue in a copy of the conversation without its last messages."""
         if not number.isdecimal():
-            self._screen.line(f"/fork {number}: write how many messages to leave out, such as /fork 1", "red")
+            self._refuse(f"/fork {number}: write how many messages to leave out, such as /fork 1")
             return
         without = int(number)
         runs = self._setup.loop.run(self._runner.thread(self._thread).runs())
         if without > len(runs) or not runs:
             count = f"{len(runs) or 'no'} message{'' if len(runs) == 1 else 's'}"
-            self._screen.line(f"this conversation has {count}", "red")
+            self._refuse(f"this conversation has {count}")
         elif without == len(runs):
             self._start_thread("a new conversation")
         elif (last := runs[-1 - without]).status != "completed":
-            self._screen.line(
-                f"run {last.run_id} is {last.status}; a conversation can be forked after a completed run", "red"
-            )
+            self._refuse(f"run {last.run_id} is {last.status}; a conversation can be forked after a completed run")
         else:
             thread = new_id()
             values = self._values
             try:
                 result = self._setup.loop.run(self._copy(last.run_id, thread))
             except BatonError as error:
+                self._has_failed = True
                 print_error(error)
                 return
             self._start_thread("a copy of the conversation", thread)
@@ -190,9 +205,7 @@ class ChatSession:
         limits = self._setup.limits
         thread = self._thread
         if last is not None and not is_driven(last):
-            self._screen.line(
-                f"not sent: run {last.run_id} is {last.status}; /resume resumes it, /cancel cancels it", "red"
-            )
+            self._refuse(f"not sent: run {last.run_id} is {last.status}; /resume resumes it, /cancel cancels it")
         elif last is not None:
             self._screen.line(f"run {last.run_id} of this thread is running elsewhere; waiting …", "dim")
             stream = self._runner.stream(message, values=values, limits=limits, thread=thread, when_busy=mode)
@@ -247,7 +260,7 @@ class ChatSession:
         elif command is not None or line == "/resume":
             self._screen.line(f"{line}: there is no open question; the run is in progress", "red")
         elif _COMMAND.fullmatch(line):
-            self._screen.line(f"unknown command {line}; see /help", "red")
+            self._refuse(f"unknown command {line}; see /help")
         else:
             await self._send_while_busy(stream, line, self._when_busy)
 
@@ -303,7 +316,7 @@ class ChatSession:
         """Resume or cancel the thread's last run, or dismiss its open questions."""
         last = self._last_run()
         if last is None:
-            self._screen.line("no run of this conversation is suspended", "red")
+            self._refuse("no run of this conversation is suspended")
         elif command == "/cancel":
             self._cancel(last.run_id)
         elif dismiss is not None:
@@ -359,6 +372,7 @@ class ChatSession:
         except KeyboardInterrupt:
             self._screen.cancelled()
         except Exception as error:  # noqa: BLE001 - displayed, and the conversation continues
+            self._has_failed = True
             self._screen.end_line()
             print_error(error)
         else:
@@ -406,7 +420,7 @@ def _enable_line_editing() -> None:
     "What to do with a message that is typed while the team answers, or while another process drives the thread.",
 )
 @run_options
-def chat_command(*, target: str, arguments: RunArguments, when_busy: SendMode) -> None:
+def chat_command(*, target: str, arguments: RunArguments, when_busy: SendMode) -> int:
     """Talk with a team in the terminal.
 
     Shows the active agent, its answers while they stream, and its tool calls. The team's questions are asked in the
@@ -416,6 +430,9 @@ def chat_command(*, target: str, arguments: RunArguments, when_busy: SendMode) -
     In a terminal you can type the next message while the team answers: --when-busy queue answers it afterwards, steer
     lets the agents read it before their next model call, preempt stops the run after its turn.
 
+    Lines that are piped in are messages, one after the other. The exit code is then 1 if a run failed or a line could
+    not be used, and 3 if the last run waits for an answer.
+
     \b
     Examples:
       baton chat desk:router
@@ -424,4 +441,4 @@ def chat_command(*, target: str, arguments: RunArguments, when_busy: SendMode) -
       printf 'Hello\\nAnd now?\\n' | baton chat desk:router
     """
     with set_up_run(target, arguments) as setup:
-        ChatSession(setup, when_busy).run()
+        return ChatSession(setup, when_busy).run()

@@ -31,8 +31,9 @@ from ..runs import Interrupt, Runner, RunResult, RunStream
 from ..runs.result import to_interrupt
 from ..stores import FINISHED_STATUSES, FullStore, RunRecord, SQLiteStore, Store, resolve_store
 from .cli_errors import TargetError
-from .cli_options import RunArguments
+from .cli_options import QUIET, RunArguments
 from .display import Screen
+from .output import write
 from .progress import Spinner
 
 T = TypeVar("T")
@@ -207,11 +208,23 @@ def _only_candidate(module: ModuleType, location: str) -> Target:
     roots = {name: agent for name, agent in agents.items() if agent not in referenced and agent.name not in referenced}
     choices: dict[str, Target] = runners or {**roots}
     if len(choices) == 1:
-        return next(iter(choices.values()))
+        chosen, target = next(iter(choices.items()))
+        _show_choice(location, chosen, [name for name in names if name != chosen])
+        return target
     if not found:
         raise TargetError(f"`{location}` has no agents or runners; {_WORKS}, as in `{location}:make_agent`")
     candidates = [f"{location}:{name}" for name in choices or agents]
     raise TargetError(f"`{location}` has several candidates; name one: {quote_names(candidates)}")
+
+
+def _show_choice(location: str, chosen: str, others: Iterable[str]) -> None:
+    """Say which of several agents and runners is used, unless the command is quiet."""
+    context = click.get_current_context(silent=True)
+    is_quiet = context is not None and context.meta.get(QUIET)
+    names = [f"{location}:{name}" for name in others]
+    if names and not is_quiet:
+        text = f"using `{location}:{chosen}`; to use another, name it: {quote_names(names)}"
+        write(text, err=True, dim=True)
 
 
 def _referenced(agents: Iterable[BaseAgent[Any, Any]]) -> Iterator[object]:

@@ -11,6 +11,7 @@ from .._lazy import lazy_exports
 if TYPE_CHECKING:
     from .comparison import ComparedRun, Comparison, compare_runs
     from .policies import PolicyEstimate, estimate_policies
+    from .recorded_tests import write_test
     from .shown_requests import HandoffDiff, RequestView, related_keys, view_compared, view_request
     from .teams import AgentDescription, TeamDescription, TeamFinding, describe_team
     from .usage import UsageRow, merge_usage, usage_by
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "comparison": ("ComparedRun", "Comparison", "compare_runs"),
     "policies": ("PolicyEstimate", "estimate_policies"),
+    "recorded_tests": ("write_test",),
     "shown_requests": ("HandoffDiff", "RequestView", "related_keys", "view_compared", "view_request"),
     "teams": ("AgentDescription", "TeamDescription", "TeamFinding", "describe_team"),
     "usage": ("UsageRow", "merge_usage", "usage_by"),
@@ -41,6 +43,7 @@ __all__ = [
     "usage_by",
     "view_compared",
     "view_request",
+    "write_test",
 ]
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -166,7 +166,24 @@ def findings_in(team: Team) -> list[Finding]:
                 tool = f"the tool `{called.tool}` of `{seat.agent.name}`"
                 text = f"`{name}` has no description: models choose {tool} by its name alone"
                 findings.append(Finding("undescribed", name, text))
-    return findings
+    return findings + _undescribed_tools(team)
+
+
+def _undescribed_tools(team: Team) -> list[Finding]:
+    """Return a finding for each tool, other than an agent, without a description."""
+    users: dict[str, list[str]] = {}
+    for name, seat in members_in(team).items():
+        agents = {called.tool for called in called_by(seat.agent)}
+        for spec in seat.agent._tool_specs():
+            if not spec.description.strip() and spec.name not in agents:
+                users.setdefault(spec.name, []).append(name)
+    return [Finding("undescribed", names[0], _undescribed_text(tool, names)) for tool, names in users.items()]
+
+
+def _undescribed_text(tool: str, agents: list[str]) -> str:
+    owners = " and ".join([f"`{name}`" for name in agents])
+    why = "models choose it by its name alone; give its function a docstring"
+    return f"the tool `{tool}` of {owners} has no description: {why}"
 
 
 def members_in(team: Team) -> dict[str, TeamMember]:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from .._wording import nearest, quote_names, show, type_of
+from .._wording import misspelled, nearest, quote_names, show, type_of
 from ..errors import SetupError
 from .input_parts import (
     PARTS,
@@ -55,16 +55,19 @@ def decode_items(items: Sequence[Any], what: str, *, is_single: bool = False) ->
                 problem = f"{error.key} {error.problem}"
                 raise SetupError(f"{where} is not a message: {show(dict(fields))} ({problem}); {_WORKS}") from None
         else:
-            raise SetupError(f"{where} is not a message: {show(item)}; {_advise(item)}")
+            raise SetupError(f"{where} {_describe_problem(item, is_single=is_single)}")
     return tuple(decoder.messages)
 
 
-def _advise(item: object) -> str:
-    if callable(getattr(item, "model_dump", None)):
-        return f"give a dict: pass {type(item).__name__}.model_dump()"
+def _describe_problem(item: object, *, is_single: bool) -> str:
+    """Say what an object that is neither a message nor a dict must be instead."""
     if isinstance(item, str):
-        return "give the text itself instead of a list, or UserMessage(…) in the list"
-    return f"{type_of(item)} is none; give text, UserMessage(…), a dict with role and content, or a list of these"
+        works = "give the text itself instead of a list, or UserMessage(…) in the list"
+        return f"is not a message: {show(item)}; {works}"
+    if not isinstance(item, type) and callable(getattr(item, "model_dump", None)):
+        return f"is not a message: {show(item)}; give a dict: pass {type(item).__name__}.model_dump()"
+    works = "text, a message or a list of them" if is_single else "a message, or a dict with role and content"
+    return f"must be {works}, not {type_of(item) if isinstance(item, type) else show(item)}"
 
 
 class _ItemDecoder:
@@ -97,7 +100,7 @@ class _ItemDecoder:
         add = self._roles.get(role) if isinstance(role, str) else None
         if add is None:
             if role is None:
-                raise InvalidInputError("role", f"is missing{nearest('role', item)}")
+                raise InvalidInputError("role", f"is missing{misspelled('role', item)}")
             known = f"use one of {quote_names([*self._roles])}{nearest(role, self._roles)}"
             raise InvalidInputError("role", f"is {show(role)}; {known}")
         add(self, item)
@@ -259,7 +262,7 @@ def _is_block(part: object, *kinds: str) -> bool:
 def _require_content(item: Fields) -> None:
     if item.get("content") is None:
         others = [key for key in item if key not in ("role", "type")]
-        raise InvalidInputError("content", f"is missing{nearest('content', others)}")
+        raise InvalidInputError("content", f"is missing{misspelled('content', others)}")
 
 
 def _read_calls(item: Fields) -> list[ToolCall]:

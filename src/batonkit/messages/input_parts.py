@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from .._wording import nearest, quote_names, show
+from .._wording import misspelled, nearest, quote_names, show
 from .messages import Audio, Content, File, Image, Part, Text, text_of
 
 Fields: TypeAlias = Mapping[str, Any]
@@ -39,7 +39,7 @@ def read_text(fields: Fields, key: str, default: str | None = None) -> str:
     if value is None and default is not None:
         return default
     if value is None:
-        raise InvalidInputError(key, f"is missing{nearest(key, [each for each in fields if each != 'type'])}")
+        raise InvalidInputError(key, f"is missing{misspelled(key, [each for each in fields if each != 'type'])}")
     raise InvalidInputError(key, f"is {show(value)}; give text")
 
 

@@ -200,6 +200,21 @@ class RunResult(Generic[Out]):
         output = f"output={self._output!r}, " if self.status == "completed" else ""
         return f"RunResult({self.status}, agent={self.agent!r}, {output}run_id={self.run_id!r})"
 
+    def _repr_html_(self) -> str:
+        """Return the display in notebooks."""
+        from .result_html import ShownResult, result_to_html
+
+        shown = ShownResult(
+            run_id=self.run_id,
+            status=self.status,
+            output=self._output,
+            error=self.error,
+            interrupts=self.interrupts,
+            events=self.events,
+            usage=self.usage.total,
+        )
+        return result_to_html(shown)
+
     def _describe_incomplete(self) -> str:
         answers = ""
         if self.status == "suspended":

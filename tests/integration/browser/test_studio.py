@@ -3,9 +3,12 @@
 import base64
 import json
 import re
+import sys
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -432,6 +435,35 @@ def test_without_the_token_nothing_is_shown(browser: Browser, studio: Studio) ->
     assert answer.status == 403
     again.close()
     context.close()
+
+
+def test_agents_inside_another_do_not_stand_for_the_run(open_page: Open) -> None:
+    page = open_page("parallel")
+    expect(page.locator('.sidebar a[href="#parallel"] em')).to_have_text("Checks")
+    page.get_by_role("button", name="Conversation").click()
+    lines = page.locator(".chat .lines p.agent")
+    expect(lines.last).to_be_visible()
+    assert not {"Fraud", "Stock"} & {*lines.locator(".chip").all_inner_texts()}
+
+
+def _execute(source: str, team: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute a copied test in a thread of its own: Playwright's event loop runs in this one."""
+    module: Any = ModuleType("desk")
+    module.team = team
+    monkeypatch.setitem(sys.modules, "desk", module)
+    namespace: dict[str, Any] = {}
+    exec(compile(source, "test_copied.py", "exec"), namespace)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(namespace["test_the_recorded_run"]).result()
+
+
+@pytest.mark.parametrize("run", ["broken", "open", "parallel"])
+def test_a_run_is_copied_as_a_test_that_passes(open_page: Open, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_page(run, permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_text("Copy and export").click()
+    page.get_by_role("button", name="Copy as test").click()
+    page.get_by_text("Copied test").wait_for()
+    _execute(page.evaluate("() => navigator.clipboard.readText()"), desk.make_desk(), monkeypatch)
 
 
 def test_an_exported_run_opens_from_the_disk(open_page: Open, browser: Browser, tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ async def test_answers_and_dismissals_take_a_message_along() -> None:
         status, _ = await client.post(f"/runs/{second['id']}/resume", body)
         assert status == 202
         await until_status(client, second["id"], "completed")
-        assert [message.content for message in desk.model.requests[-1].messages][-2:] == ["Never mind.", "Do that."]
+        dismissed = "This call was not executed. The user dismissed it and says: Never mind."
+        assert [message.content for message in desk.model.requests[-1].messages][-2:] == [dismissed, "Do that."]
 
 
 async def test_a_run_is_cancelled_after_the_response() -> None:

@@ -174,6 +174,9 @@ async def test_an_export_has_the_log_the_requests_and_the_team() -> None:
         assert (exported["format"], exported["run"]["id"], len(exported["events"])) == (1, "one", run["events"])
         assert [each["agent"] for each in exported["requests"]] == ["Desk", "Sales", "Sales"]
         assert exported["team"]["root"] == "Desk"
+        _, written = await client.get("/runs/one/test")
+        assert "ScriptedModel" in written["source"]
+        assert exported["test"] == written["source"]
 
 
 async def test_developers_endpoints_are_off_by_default_and_events_have_no_requests() -> None:

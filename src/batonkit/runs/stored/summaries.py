@@ -6,7 +6,16 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import StoreError
-from ...log import AgentStarted, Event, RunFailed, RunResumed, UserMessageAdded
+from ...log import (
+    AgentStarted,
+    ControlTransferred,
+    Event,
+    RunFailed,
+    RunResumed,
+    TaskEnded,
+    UserMessageAdded,
+    keys,
+)
 from ...messages import Usage, UserMessage, text_of
 from ...stores import SUMMARY_NOTE, SupportsNotes
 from ..opening import run_started_event
@@ -24,13 +33,17 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     root_agent: str = ""
     """The agent that it started with."""
     agents: tuple[str, ...] = ()
-    """The agents that were active, in the order in which they first were; at most 50."""
+    """The agents that held control, in the order in which they first did; at most 50."""
     usage: Usage = Usage()
     """The usage of all its model calls."""
     error: str = ""
     """The type and message of the error that failed it; "" if it has not failed."""
     forked_from: str = ""
     """The run and the number of events that it was forked from; "" if it is not a fork."""
+    active_agent: str = ""
+    """The agent that holds control; "" before the first one is active."""
+    inner_agents: tuple[str, ...] = ()
+    """The agents that ran inside others, as tools or in workflows; at most 50."""
 
 
 _decoder = msgspec.json.Decoder(RunSummary)
@@ -48,10 +61,15 @@ def summarize(events: Sequence[Event], before: RunSummary | None = None) -> RunS
         started = run_started_event(events)
         first = next((message for message in started.input if isinstance(message, UserMessage)), None)
         before = RunSummary("", started.root_agent, forked_from=started.forked_from)
-    agents, error = dict.fromkeys(before.agents), before.error
+    agents = dict.fromkeys(before.agents)
+    inner_agents = dict.fromkeys(before.inner_agents)
+    active_agent = before.active_agent
+    error = before.error
     for event in events:
+        active_agent = _active_after(event) or active_agent
         if type(event) is AgentStarted:
-            agents[event.agent] = None
+            reached = inner_agents if keys.is_nested(event.origin.id) else agents
+            reached[event.agent] = None
         elif type(event) is UserMessageAdded and first is None and not before.text:
             # A live conversation starts without input.
             first = event.message
@@ -66,7 +84,24 @@ def summarize(events: Sequence[Event], before: RunSummary | None = None) -> RunS
         before.usage + total_usage(events),
         error,
         before.forked_from,
+        active_agent,
+        tuple([*inner_agents][:_MAX_AGENTS]),
     )
+
+
+def _active_after(event: Event) -> str:
+    """Return the agent that an event gives control to; "" if it gives it to none."""
+    if keys.is_nested(event.origin.id):
+        return ""
+    match event:
+        case AgentStarted():
+            return event.agent
+        case ControlTransferred():
+            return event.target
+        case TaskEnded():
+            return event.task.return_to
+        case _:
+            return ""
 
 
 def summary_note(events: Sequence[Event], before: RunSummary | None = None) -> dict[str, bytes]:

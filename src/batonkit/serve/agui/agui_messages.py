@@ -2,7 +2,7 @@
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import ag_ui.core as agui
@@ -40,6 +40,17 @@ def new_user_messages(messages: list[core.Message]) -> list[core.Message]:
     while start and isinstance(messages[start - 1], core.UserMessage):
         start -= 1
     return messages[start:]
+
+
+def unread_messages(messages: list[core.Message], thread: Sequence[core.Message]) -> list[core.Message]:
+    """Leave out messages that the thread ends with, such as those of a failed run.
+
+    The last message stays: the user may say the same again.
+    """
+    for count in range(min(len(messages) - 1, len(thread)), 0, -1):
+        if [*thread[-count:]] == messages[:count]:
+            return messages[count:]
+    return messages
 
 
 def from_agui_content(content: Any) -> core.Content:

@@ -28,6 +28,7 @@ def agui_app(
     on_disconnect: Literal["cancel", "continue"] = "cancel",
     heartbeat: float = 15.0,
     when_busy: WhenBusy = "error",
+    client_history: bool = False,
 ) -> "Starlette":
     """Return an ASGI app that serves a team over AG-UI.
 
@@ -43,6 +44,9 @@ def agui_app(
         heartbeat: Seconds of silence after which an event stream sends a comment.
         when_busy: The way to handle a message for a thread with an unfinished run, as in `Runner.run`. A request may
             choose another in `forwardedProps`: `{"whenBusy": "queue"}`.
+        client_history: Read the whole conversation of a request if the store does not know its thread, instead of only
+            what the user added at the end. The models believe it, so this is for clients that you trust to report
+            what was said.
 
     Raises:
         SetupError: A library is not installed, the runner has no store, or an argument is invalid.
@@ -63,6 +67,6 @@ def agui_app(
     background = to_background_runner(target, "agui_app", context_factory)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     cancels = on_disconnect == "cancel"
-    endpoint = AGUIEndpoint(background, guard, heartbeat, show_errors, cancels, when_busy)
+    endpoint = AGUIEndpoint(background, guard, heartbeat, show_errors, cancels, when_busy, client_history)
     routes = [Route("/{path:path}", endpoint.handle, methods=["POST"])]
     return make_app(routes, background, cors_origins=cors_origins)

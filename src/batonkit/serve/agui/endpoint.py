@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,13 @@ from ..http.application import Endpoints
 from ..http.auth import Principal
 from ..http.http_errors import ServingError, check_interrupt_ids, error_response
 from ..http.sse import SSEResponse, iter_frames
-from .agui_messages import from_agui_content, from_agui_messages, new_user_messages, state_values
+from .agui_messages import (
+    from_agui_content,
+    from_agui_messages,
+    new_user_messages,
+    state_values,
+    unread_messages,
+)
 from .frontend import TOOLS
 from .translation import EventTranslator, is_frontend_call
 
@@ -100,10 +106,10 @@ def requested_mode(request: agui.RunAgentInput, default: WhenBusy) -> WhenBusy:
     return cast("WhenBusy", mode)
 
 
-def input_messages(request: agui.RunAgentInput, *, is_known: bool) -> list[Message]:
-    """Return the input of a new run."""
+def input_messages(request: agui.RunAgentInput, *, with_history: bool = False) -> list[Message]:
+    """Return what the user added at the end or, with history, the whole conversation."""
     messages = from_agui_messages(request.messages)
-    return new_user_messages(messages) if is_known else messages
+    return messages if with_history else new_user_messages(messages)
 
 
 def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRaised]) -> ResumeRequest | None:
@@ -164,6 +170,7 @@ class AGUIEndpoint(Endpoints):
     """The endpoint of one AG-UI app."""
 
     when_busy: WhenBusy = "error"
+    client_history: bool = False
 
     async def handle(self, request: Request) -> Response:
         """Return the event stream of a run, or an error response."""
@@ -191,12 +198,8 @@ class AGUIEndpoint(Endpoints):
                 return active
         elif body.resume:
             raise ServingError(409, "not_suspended", "no run of this thread is suspended")
-        messages = input_messages(body, is_known=last is not None)
-        if mode != "error" and last is not None and last.status not in FINISHED_STATUSES:
-            # The client has no answer yet to the messages before it, which the unfinished run has.
-            messages = messages[-1:]
         run_id = await self.background.start(
-            messages,
+            await self._new_messages(body, last, mode),
             values=initial_values(body),
             run_id=principal.to_store_id(body.run_id),
             thread=thread,
@@ -204,6 +207,20 @@ class AGUIEndpoint(Endpoints):
             when_busy=mode,
         )
         return _ActiveRun(run_id, 1 if await self.store.record(run_id) is not None else 0)
+
+    async def _new_messages(
+        self, body: agui.RunAgentInput, last: RunRecord | None, mode: WhenBusy
+    ) -> Sequence[Message]:
+        """Return the messages of a request that its thread does not have."""
+        if last is None:
+            return input_messages(body, with_history=self.client_history)
+        messages = input_messages(body)
+        if mode != "error" and last.status not in FINISHED_STATUSES:
+            # The client has no answer yet to the messages before it, which the unfinished run has.
+            return messages[-1:]
+        if len(messages) > 1:
+            return unread_messages(messages, await self.background.runner.thread(last.thread).messages())
+        return messages
 
     async def _resume(
         self, principal: Principal, body: agui.RunAgentInput, last: RunRecord, mode: WhenBusy
@@ -215,7 +232,7 @@ class AGUIEndpoint(Endpoints):
         events = await self.background.runner.runs.events(last.run_id)
         interrupts = Log(events).open_interrupts()
         answers = parse_answers(body, interrupts)
-        has_input = bool(input_messages(body, is_known=True))
+        has_input = bool(input_messages(body))
         if answers is None:
             if has_input and mode != "error":
                 return None

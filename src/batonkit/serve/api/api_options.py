@@ -1,19 +1,38 @@
-"""The options of a run that a request sets, checked against those that the application allows."""
+"""The input and the options of a request, checked against what the application lets clients send."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ...agents import AgentOptions
 from ...errors import SetupError, quote_names
+from ...messages import UserMessage
 from ...models import ModelSettings
 from ...runs.run_args import RunArgs
 from ...runs.run_options import find_model_agents, given_options
 from ...team import Team
 from ..http.http_errors import ServingError
 from .client_options import ClientOptions
-from .run_schemas import AgentOptionsBody, StartRunBody
+from .run_schemas import AgentOptionsBody, InputMessage, StartRunBody
+
+
+def check_user_messages(input: str | Sequence[InputMessage]) -> None:
+    """Refuse an input that contains what only agents and tools say.
+
+    Raises:
+        ServingError: A message is not one of the user.
+    """
+    if isinstance(input, str):
+        return
+    for position, message in enumerate(input):
+        if not isinstance(message, UserMessage):
+            raise ServingError(
+                403,
+                "history_not_allowed",
+                f"`input[{position}]` is not a message of the user, and this server accepts no others; to continue a "
+                "conversation, name its `thread`",
+            )
 
 
 def client_run_args(body: StartRunBody, allowed: ClientOptions, team: Team) -> RunArgs[Any]:

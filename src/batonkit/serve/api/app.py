@@ -27,6 +27,7 @@ def api_app(
     context_factory: ContextFactory | None = None,
     heartbeat: float = 15.0,
     client_options: ClientOptions | None = None,
+    client_history: bool = False,
     inspection: bool = False,
 ) -> "Starlette":
     """Return the HTTP API of a team as an ASGI app.
@@ -44,6 +45,8 @@ def api_app(
         context_factory: Creates the context of a run from its record; by default the runner's own.
         heartbeat: Seconds of silence after which an event stream sends a comment.
         client_options: The options of a run, such as its model, that clients may set; none by default.
+        client_history: Accept messages of agents and results of tools in the input of a run, not only those of the
+            user. The models believe them, so this is for clients that you trust to report what was said.
         inspection: Add the endpoints for developers: the team, logs and model requests as recorded, forks with any
             model and instructions, replays and comparisons. Anyone who may call them reads instructions and errors.
 
@@ -64,7 +67,7 @@ def api_app(
     background = to_background_runner(target, "api_app", context_factory)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     shared = (background, guard, heartbeat, show_errors)
-    runs = RunEndpoints(*shared, client_options=client_options or NO_OPTIONS)
+    runs = RunEndpoints(*shared, client_options=client_options or NO_OPTIONS, client_history=client_history)
     developers = [InspectionEndpoints(*shared)] if inspection else []
     routes = make_routes([runs, OverviewEndpoints(*shared), *developers], guard, inspection=inspection)
     handlers = dict.fromkeys((404, 405), unknown_path)

@@ -23,7 +23,7 @@ from ...stores import RunRecord, WaitingMessage
 from ..http.auth import Principal
 from ..http.http_errors import ServingError, check_interrupt_ids
 from . import run_schemas as schemas
-from .api_options import client_run_args
+from .api_options import check_user_messages, client_run_args
 from .client_options import NO_OPTIONS, ClientOptions
 from .endpoints import ApiEndpoints, EndpointTable, json_response, path_id
 from .event_streams import EventStreams, last_event_id
@@ -38,6 +38,7 @@ class RunEndpoints(ApiEndpoints):
     """The endpoints that start, show and change runs."""
 
     client_options: ClientOptions = NO_OPTIONS
+    client_history: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,6 +58,8 @@ class RunEndpoints(ApiEndpoints):
 
     async def _start_run(self, principal: Principal, request: Request) -> Response:
         body = await self.guard.parse_body(request, partial(msgspec.json.decode, type=schemas.StartRunBody))
+        if not self.client_history:
+            check_user_messages(body.input)
         for prefix in _RESERVED_PREFIXES:
             if any(key.startswith(prefix) for key in body.values):
                 raise ServingError(422, "invalid", f"keys of `values` that begin with `{prefix}` are reserved")
@@ -138,7 +141,7 @@ class RunEndpoints(ApiEndpoints):
         parse = partial(msgspec.json.decode, type=schemas.ResumeBody)
         body = await self.guard.parse_body(request, parse, default=schemas.ResumeBody())
         args = ResumeArgs[Any](message=body.message, execute_calls=body.execute_calls)
-        answers = None if body.dismiss is None else Dismiss(body.dismiss)
+        answers = None if body.dismiss is None else _dismissal(body.dismiss)
         return await self._resume(principal, id, await self.require_run(principal, id), answers, args)
 
     async def _resume(
@@ -183,3 +186,10 @@ class RunEndpoints(ApiEndpoints):
         for name, limit in lower.items():
             lower[name] = limit if own[name] is None else min(limit, own[name])
         return replace(limits, **lower)
+
+
+def _dismissal(reason: str) -> Dismiss:
+    """Return a dismissal whose reason the model cannot take for a result of the tool."""
+    if not reason:
+        return Dismiss()
+    return Dismiss(f"This call was not executed. The user dismissed it and says: {reason}")

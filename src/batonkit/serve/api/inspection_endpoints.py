@@ -13,6 +13,7 @@ from starlette.responses import Response
 from ...agents import AgentOptions
 from ...errors import BatonError, ReplayMismatchError, RunError, SetupError
 from ...inspection.comparison import compare_runs
+from ...inspection.recorded_tests import write_test
 from ...inspection.shown_requests import related_keys, view_compared, view_request
 from ...inspection.teams import TeamDescription, describe_team
 from ...log import AgentResponded, Event, RunFailed, RunStarted, keys
@@ -33,6 +34,7 @@ from .inspection_schemas import (
     ForkBody,
     LogEntry,
     LogPage,
+    RecordedTest,
     ReplayVerdict,
     RequestEntry,
     RequestList,
@@ -51,6 +53,7 @@ class InspectionEndpoints(ApiEndpoints):
             "/runs/{id}/reads": {"GET": self._list_requests},
             "/runs/{id}/reads/{key:path}": {"GET": self._get_request},
             "/runs/{id}/export": {"GET": self._export},
+            "/runs/{id}/test": {"GET": self._get_test},
             "/runs/{id}/fork": {"POST": self._fork},
             "/runs/{id}/replay": {"POST": self._replay},
             "/runs/{id}/compare/{other}": {"GET": self._compare},
@@ -120,13 +123,25 @@ class InspectionEndpoints(ApiEndpoints):
     async def export(self, principal: Principal, record: RunRecord, events: Sequence[Event]) -> ExportedRun:
         """Return a run with everything that is needed to show it elsewhere."""
         found = await self.background.runner.runs.requests(record.run_id)
+        try:
+            test = write_test(events)
+        except SetupError:
+            test = ""
         return ExportedRun(
             1,
             schemas.to_run_detail(record, events, principal, show_errors=True),
             tuple([msgspec.Raw(schemas.encode_logged_event(event, principal)) for event in events]),
             tuple([view_compared(found, events, key) for key in found]),
             msgspec.to_builtins(self.describe_team()),
+            test,
         )
+
+    async def _get_test(self, principal: Principal, request: Request) -> Response:
+        _, events = await self._load(principal, path_id(request, "run"))
+        try:
+            return json_response(RecordedTest(write_test(events)))
+        except SetupError as error:
+            raise ServingError(409, "not_repeatable", str(error)) from None
 
     async def _fork(self, principal: Principal, request: Request) -> Response:
         parse = partial(msgspec.json.decode, type=ForkBody)

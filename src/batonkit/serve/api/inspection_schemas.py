@@ -132,6 +132,12 @@ class ReplayVerdict(Struct, frozen=True):
     """The difference."""
 
 
+class RecordedTest(Struct, frozen=True):
+    """A run as a Python test with the same model responses and answers."""
+
+    source: str
+
+
 class ExportedRun(Struct, frozen=True):
     """A run with everything that is needed to show it elsewhere."""
 
@@ -140,3 +146,5 @@ class ExportedRun(Struct, frozen=True):
     events: tuple[Raw, ...]
     requests: tuple[RequestView, ...]
     team: dict[str, Any]
+    test: str = ""
+    """The run as a Python test; empty if it cannot be repeated."""

@@ -21,6 +21,7 @@ from .inspection_schemas import (
     ExportedRun,
     ForkBody,
     LogPage,
+    RecordedTest,
     ReplayVerdict,
     RequestList,
     RunUsageView,
@@ -46,7 +47,8 @@ _BODIES = (
     *(ThreadPage, RunUsageView, UsageReport),
 )
 _INSPECTION_BODIES = (
-    *(TeamDescription, LogPage, RequestList, RequestView, ExportedRun, ForkBody, ReplayVerdict, Comparison),
+    *(TeamDescription, LogPage, RequestList, RequestView, ExportedRun, RecordedTest, ForkBody, ReplayVerdict),
+    Comparison,
 )
 _EVENT_TYPES = tuple(
     kind
@@ -57,7 +59,10 @@ _EVENT_TYPES = tuple(
 _ERRORS = {
     400: "The body is not JSON, or is incomplete.",
     401: "Authentication is required and missing or invalid.",
-    403: "Without authentication: the request is from another machine. Or it is from a page of another site.",
+    403: (
+        "Without authentication: the request is from another machine. Or it is from a page of another site. Or it "
+        "sends an option, or messages of agents, that the application does not accept from clients."
+    ),
     404: "The run or thread does not exist, or belongs to another owner.",
     408: "The body did not arrive in time.",
     409: "The state of the run or of its thread does not allow the operation.",
@@ -93,6 +98,7 @@ _REQUEST_DESCRIPTION = (
     "their sources, tools, settings; what the handoff before it changed, and the part that a prompt cache can hold. "
     "No code of the team runs."
 )
+_TEST_DESCRIPTION = "Get a run as a Python test that repeats it with the same model responses and answers."
 _FORK_DESCRIPTION = (
     "Fork a run at an event, with changes, and resume the fork. The original stays unchanged. Any model and "
     "instructions are accepted."
@@ -308,6 +314,7 @@ _INSPECTION_OPERATIONS = (
         (200, ExportedRun),
         errors=_READ,
     ),
+    _Operation("get /runs/{id}/test", "get_test", _TEST_DESCRIPTION, (200, RecordedTest), errors=_READ),
     _Operation("post /runs/{id}/fork", "fork_run", _FORK_DESCRIPTION, (201, RunDetail), ForkBody),
     _Operation(
         "post /runs/{id}/replay",

@@ -69,13 +69,14 @@ class RunSearch(Struct, frozen=True):
         return filters
 
     def _matches(self, record: RunRecord, summary: RunSummary) -> bool:
-        if self.agent and self.agent not in summary.agents:
+        if self.agent and self.agent not in (*summary.agents, *summary.inner_agents):
             return False
         if self.forked_from and self.forked_from != summary.forked_from.rpartition("@")[0]:
             return False
         if summary.usage.cost < self.min_cost:
             return False
-        text = " ".join([summary.text, record.run_id, record.thread, summary.error, *summary.agents]).lower()
+        agents = (*summary.agents, *summary.inner_agents)
+        text = " ".join([summary.text, record.run_id, record.thread, summary.error, *agents]).lower()
         return all(word in text for word in self.words)
 
     async def _with_summaries(
