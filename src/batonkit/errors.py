@@ -59,6 +59,7 @@ class ModelError(BatonError):
         retryable: Whether the same request may succeed later.
         retry_after: Seconds to wait before the next attempt, if the provider says so.
         given_up: Whether a `RetryModel` or `FallbackModel` has given up after it.
+        attempts: How many times the model was called, including retries.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ModelError(BatonError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.given_up = False
+        self.attempts = 1
 
 
 class AuthenticationError(ModelError):

@@ -1,7 +1,7 @@
 """Models of any provider that LiteLLM supports: `"litellm:bedrock/…"`."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ from .._checks import check_arguments, unknown_argument
 from ..errors import ModelError, ModelRequestError
 from ..messages import AssistantMessage, Audio, File, Part, Usage, pair_calls_with_results
 from . import provider_errors
+from .backoff import respond_with_retries
 from .encoding import Block, as_base64, signed_reasoning, without_none
 from .model import Chunk, ModelRequest
 from .openai.chat import ChatDelta, ChatDialect, ChatEvent, ChatStreamParser
@@ -67,8 +68,11 @@ class LiteLLMModel:
         """The prefix `litellm:` and the model's name."""
         return f"litellm:{self.model}"
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request. Closing the iterator closes the connection."""
+        return respond_with_retries(self._respond_once, request, model=self.name)
+
+    async def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         parser = _LiteLLMStreamParser(self._dialect, request)
         stream: Any = None
         try:

@@ -25,10 +25,10 @@ from batonkit.errors import (
     RateLimitError,
 )
 from batonkit.messages import AssistantMessage, Image, Reasoning, ToolCall, Usage, UserMessage
-from batonkit.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.models import Chunk, ModelRequest, ModelResponse, ModelSettings, ReasoningChunk, TextChunk, ToolCallChunk
 
-ASK = ModelRequest([UserMessage("Hello")])
-ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False)
+ASK = ModelRequest([UserMessage("Hello")], settings=ModelSettings(max_retries=0))
+ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False, settings=ModelSettings(max_retries=0))
 USAGE = {
     "input_tokens": 20,
     "output_tokens": 9,

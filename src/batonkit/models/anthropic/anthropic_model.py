@@ -1,7 +1,7 @@
 """AnthropicModel, the parser of its event stream and the mapping of its errors."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +10,7 @@ from ..._checks import check_arguments
 from ...errors import AuthenticationError, ModelError
 from ...messages import Usage
 from .. import provider_errors
+from ..backoff import DEFAULT_RETRIES, respond_with_retries
 from ..encoding import Block, without_none
 from ..event_stream import BaseResponseStream, EventParser, stream_response
 from ..model import Chunk, ModelRequest, ToolCallChunk
@@ -206,6 +207,10 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request. Closing the iterator closes the connection."""
+        default = DEFAULT_RETRIES if self._client is None else self._client.max_retries
+        return respond_with_retries(self._respond_once, request, model=self.name, default=default)
+
+    def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         return stream_response(request, self._send, lambda _: AnthropicStreamParser(self.name))
 
     async def _send(self, request: ModelRequest) -> BaseResponseStream:
@@ -213,7 +218,7 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
 
         parameters = build_parameters(request, self.model, self.name)
         try:
-            client = self._client or await self._clients.get()
+            client = await self._get_client()
             return await open_response(
                 anthropic, client, client.messages, parameters, model=self.name, classify=classify
             )
@@ -224,6 +229,13 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
             if "authentication" not in str(error):
                 raise
             raise self._missing_key() from error
+
+    async def _get_client(self) -> "AsyncAnthropic":
+        """Return a client that does not retry, because the model does."""
+        if self._client is None:
+            return await self._clients.get()
+        # A copy for each request follows later changes of the client.
+        return self._client.with_options(max_retries=0)
 
     def _missing_key(self, because: str = "") -> AuthenticationError:
         advice = "set ANTHROPIC_API_KEY, or pass AnthropicModel(…, api_key=…)"
@@ -236,7 +248,6 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
             api_key=self._api_key,
             base_url=self._base_url,
             default_headers=self._headers or None,
-            # RetryModel retries instead: it knows which output was already passed on.
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(verify=shared_ssl_context(), follow_redirects=False),
         )

@@ -1,11 +1,13 @@
 """OpenAIModel, for OpenAI and compatible servers."""
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..._checks import check_arguments, check_choice
 from ...errors import SetupError
+from ..backoff import respond_with_retries
 from ..event_stream import BaseResponseStream, stream_response
 from ..model import Chunk, ModelRequest
 from ..sdk_clients import require_extra
@@ -65,8 +67,8 @@ class OpenAIModel:
         if client is not None:
             if any((*options, proxy, tls)):
                 raise SetupError("OpenAIModel(client=…) uses the URL, key, headers and TLS settings of the client")
-            resource = client.chat.completions if api == "chat" else client.responses
-            self._transport = SDKTransport(client, resource, self.name)
+            path = "chat.completions" if api == "chat" else "responses"
+            self._transport = SDKTransport(client, attrgetter(path), self.name)
         else:
             require_extra("aiohttp", model=self.name, what="aiohttp", extra="openai")
             endpoint = OpenAIEndpoint(provider, *options)
@@ -88,11 +90,15 @@ class OpenAIModel:
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request, or yield it whole if `stream` is off."""
-        return stream_response(request, self._send, self._dialect.parser)
+        default = self._transport.default_retries
+        return respond_with_retries(self._respond_once, request, model=self.name, default=default)
 
     async def aclose(self) -> None:
         """Close the connections that models share in this event loop, as its end does."""
         await self._transport.close()
+
+    def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        return stream_response(request, self._send, self._dialect.parser)
 
     async def _send(self, request: ModelRequest) -> BaseResponseStream:
         return await self._transport.send(self._dialect.body(request), request.settings)
