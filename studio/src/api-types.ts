@@ -498,6 +498,8 @@ export interface components {
             /** @enum {unknown} */
             type: "text";
             text: string;
+            /** @default null */
+            phase: ("commentary" | "final_answer") | null;
         };
         /**
          * Image

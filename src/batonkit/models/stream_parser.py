@@ -39,13 +39,13 @@ class StreamParser:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise malformed(self._model, error, payload) from None
 
-    def _add_text(self, text: str) -> None:
+    def _add_text(self, text: str, index: int = 0) -> None:
         if not text:
             return
         if self._is_reasoning:
             self._close_reasoning()
         self._has_answer = True
-        self._chunks.append(TextChunk(text))
+        self._chunks.append(TextChunk(text, index))
 
     def _add_reasoning(self, text: str) -> None:
         if text:

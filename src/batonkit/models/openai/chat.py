@@ -16,6 +16,7 @@ from .dialect import Dialect, LogprobItem, OpenAIStreamParser, TokenUsage, to_lo
 from .errors import failed_inside
 
 _MAX_ID = 40
+_ANSWER_INDEX = 1
 _MEDIA_FOLLOWS = "The result is in the message below."
 _AUDIO_TYPES = {
     "mp3": "audio/mpeg",
@@ -261,7 +262,8 @@ class ChatStreamParser(OpenAIStreamParser):
         known.is_answer = known.is_answer or name == self._answer_tool
         self._has_answer = True
         if known.is_answer:
-            self._add_text(arguments)
+            # A message of its own: text before the call is no part of the answer.
+            self._add_text(arguments, _ANSWER_INDEX)
             return
         if self._is_reasoning:
             self._close_reasoning()
