@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, structs
 
 Phase: TypeAlias = Literal["commentary", "final_answer"]
-"""What a model says a text is for: an update on the way, or the answer."""
+"""The purpose of a text, as the model states it: an update on the way, or the answer."""
 
 
 class Text(Struct, frozen=True, omit_defaults=True, tag="text", gc=False):
@@ -17,7 +17,7 @@ class Text(Struct, frozen=True, omit_defaults=True, tag="text", gc=False):
     text: str
     """The text."""
     phase: Phase | None = None
-    """Whether the text of a model is commentary or its final answer, if the model says so."""
+    """The purpose of a model's text: commentary or the final answer; None if the model does not say."""
 
 
 class Media(Struct, frozen=True, omit_defaults=True, gc=False):

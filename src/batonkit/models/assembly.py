@@ -100,7 +100,7 @@ def _join_content(pieces: Sequence[TextChunk | Part]) -> Content:
 
 
 def _phase_of(chunks: Sequence[TextChunk], *, is_last: bool) -> Phase | None:
-    """Return the phase of a message; if the model does not say it, the last message is the answer."""
+    """Return the phase of a message; unless the model says it, the last message is the answer."""
     for chunk in chunks:
         if chunk.phase is not None:
             return chunk.phase

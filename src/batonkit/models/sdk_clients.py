@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TRANSPORT_VARIABLES = ("SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+"""How the environment variables for HTTP begin, in upper case."""
+
 
 @cache
 def shared_ssl_context() -> "SSLContext":
@@ -90,6 +93,8 @@ class SDKModel(Generic[C]):
     sdk_modules: ClassVar[tuple[str, ...]]
     extra: ClassVar[str] = ""
     """The extra with the SDK, if it is not named after the provider."""
+    _environment_prefixes: ClassVar[tuple[str, ...]]
+    """How the environment variables begin that the SDK reads, in upper case."""
 
     @check_arguments
     def __init__(

@@ -14,7 +14,7 @@ from ..backoff import DEFAULT_RETRIES, respond_with_retries
 from ..encoding import Block, without_none
 from ..event_stream import BaseResponseStream, EventParser, stream_response
 from ..model import Chunk, ModelRequest, ToolCallChunk
-from ..sdk_clients import SDKModel, shared_ssl_context
+from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, shared_ssl_context
 from ..sdk_transport import open_response
 from .anthropic_request import build_parameters
 
@@ -191,6 +191,7 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
     provider = "anthropic"
     sdk = "the SDK of Anthropic"
     sdk_modules = ("anthropic",)
+    _environment_prefixes = ("ANTHROPIC_", *TRANSPORT_VARIABLES)
 
     @check_arguments
     def __init__(

@@ -14,7 +14,7 @@ from .. import provider_errors
 from ..backoff import respond_with_retries
 from ..encoding import as_base64, as_json
 from ..model import Chunk, ModelRequest, PartChunk, ToolCallChunk
-from ..sdk_clients import SDKModel, shared_ssl_context
+from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, shared_ssl_context
 from ..stream_parser import StreamParser
 from .google_request import build_parameters, function_name
 
@@ -229,6 +229,7 @@ class GoogleModel(SDKModel[GoogleClient]):
     provider = "google"
     sdk = "the SDK google-genai"
     sdk_modules = ("google", "google.genai")
+    _environment_prefixes = ("GOOGLE_", "GEMINI_", *TRANSPORT_VARIABLES)
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request. Closing the iterator closes the connection."""

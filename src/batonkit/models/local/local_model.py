@@ -22,7 +22,7 @@ from ..settings import require_supported
 from .engine import SAMPLING, DecodeJob, Decoder, DecodeResult, LlamaDecoder
 from .prompt_texts import PROMPT_TEXTS
 from .prompts import Choice, calls_so_far, language_of, list_choices, read_arguments, to_choose, to_fill, to_speak
-from .weights import DEFAULT, ready_path
+from .weights import DEFAULT, FOLDER_VARIABLE, ready_path
 
 
 async def decode(
@@ -181,6 +181,8 @@ class LocalModel:
         SetupError: llama.cpp is not installed, or there is no such embedded model.
         WeightsError: The weights are missing or incomplete.
     """
+
+    _environment_prefixes = (FOLDER_VARIABLE,)
 
     @check_arguments
     def __init__(self, weights: str | Path = DEFAULT, *, engine: Decoder | None = None) -> None:

@@ -10,9 +10,17 @@ from ...errors import SetupError
 from ..backoff import respond_with_retries
 from ..event_stream import BaseResponseStream, stream_response
 from ..model import Chunk, ModelRequest
-from ..sdk_clients import require_extra
+from ..sdk_clients import TRANSPORT_VARIABLES, require_extra
 from .chat import ChatDialect
-from .endpoint import PROVIDERS, APIKey, OpenAIEndpoint, ProviderDefaults, StructuredOutputMode, lacking_settings
+from .endpoint import (
+    PROVIDERS,
+    APIKey,
+    OpenAIEndpoint,
+    ProviderDefaults,
+    StructuredOutputMode,
+    environment_prefixes,
+    lacking_settings,
+)
 from .responses import ResponsesDialect, is_reasoning_model
 from .transport import AiohttpTransport, SDKTransport
 
@@ -61,6 +69,7 @@ class OpenAIModel:
         self.api: OpenAIAPI = api
         self.provider = provider
         self.model = model
+        self._environment_prefixes = (*environment_prefixes(provider), *TRANSPORT_VARIABLES)
         self.name = f"{'openai-responses' if provider == 'openai' and api == 'responses' else provider}:{model}"
         limit_name = defaults.limit_name
         options = (base_url, api_key, organization, project, api_version, headers)
