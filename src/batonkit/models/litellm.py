@@ -1,5 +1,6 @@
 """Models of any provider that LiteLLM supports: `"litellm:bedrock/…"`."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from difflib import get_close_matches
@@ -75,6 +76,7 @@ class LiteLLMModel:
     async def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         parser = _LiteLLMStreamParser(self._dialect, request)
         stream: Any = None
+        await asyncio.to_thread(_litellm)
         try:
             stream = await _litellm().acompletion(**self._options, **self._parameters(request))
             async for piece in stream:

@@ -1,8 +1,9 @@
 """Clients of provider SDKs: one per event loop, and a check that the SDK is installed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRANSPORT_VARIABLES = ("SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-"""How the environment variables for HTTP begin, in upper case."""
+"""The beginnings of environment variables for HTTP, in upper case."""
 
 
 @cache
@@ -25,6 +26,24 @@ def shared_ssl_context() -> "SSLContext":
     from httpx2 import create_ssl_context
 
     return create_ssl_context()
+
+
+_loaded: set[str] = set()
+
+
+async def load_modules(*names: str) -> None:
+    """Load the modules of an SDK in a thread: in the event loop, all runs would stop for seconds."""
+    if not _loaded.issuperset(names):
+        await asyncio.to_thread(_load, names)
+        _loaded.update(names)
+
+
+def _load(names: Sequence[str]) -> None:
+    for name in names:
+        import_module(name)
+    if "httpx2" in names:
+        # The SDKs on httpx2 are given this one.
+        shared_ssl_context()
 
 
 class PerEventLoop(Generic[T]):
@@ -94,7 +113,7 @@ class SDKModel(Generic[C]):
     extra: ClassVar[str] = ""
     """The extra with the SDK, if it is not named after the provider."""
     _environment_prefixes: ClassVar[tuple[str, ...]]
-    """How the environment variables begin that the SDK reads, in upper case."""
+    """The beginnings of environment variables that the SDK reads, in upper case."""
 
     @check_arguments
     def __init__(

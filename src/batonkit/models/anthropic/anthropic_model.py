@@ -14,7 +14,7 @@ from ..backoff import DEFAULT_RETRIES, respond_with_retries
 from ..encoding import Block, without_none
 from ..event_stream import BaseResponseStream, EventParser, stream_response
 from ..model import Chunk, ModelRequest, ToolCallChunk
-from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, shared_ssl_context
+from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, load_modules, shared_ssl_context
 from ..sdk_transport import open_response
 from .anthropic_request import build_parameters
 
@@ -215,6 +215,7 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
         return stream_response(request, self._send, lambda _: AnthropicStreamParser(self.name))
 
     async def _send(self, request: ModelRequest) -> BaseResponseStream:
+        await load_modules("httpx2", "anthropic.resources.messages.messages")
         import anthropic
 
         parameters = build_parameters(request, self.model, self.name)

@@ -14,7 +14,7 @@ from .. import provider_errors
 from ..backoff import respond_with_retries
 from ..encoding import as_base64, as_json
 from ..model import Chunk, ModelRequest, PartChunk, ToolCallChunk
-from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, shared_ssl_context
+from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, load_modules, shared_ssl_context
 from ..stream_parser import StreamParser
 from .google_request import build_parameters, function_name
 
@@ -236,6 +236,7 @@ class GoogleModel(SDKModel[GoogleClient]):
         return respond_with_retries(self._respond_once, request, model=self.name)
 
     async def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        await load_modules("httpx2", "google.genai")
         parser = GoogleStreamParser(self.name, request.tools)
         client = await self._clients.get()
         parameters = build_parameters(request, self.model, self.name)

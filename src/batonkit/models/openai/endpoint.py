@@ -86,7 +86,7 @@ def lacking_settings(provider: str, api: str) -> dict[str, str]:
 
 
 def environment_prefixes(provider: str) -> tuple[str, ...]:
-    """Return how the environment variables of a provider begin."""
+    """Return the beginnings of a provider's environment variables."""
     known = PROVIDERS.get(provider, ProviderDefaults())
     # The variables of Azure begin with AZURE_OPENAI_, but for organization, project and version.
     own = {f"{name.partition('_')[0]}_" for name in (known.key_name, known.url_name) if name}

@@ -14,7 +14,7 @@ from ..backoff import DEFAULT_RETRIES
 from ..encoding import Block
 from ..event_stream import BaseResponseStream
 from ..provider_errors import cut_short, error_from_response, timed_out, unreachable
-from ..sdk_clients import PerEventLoop
+from ..sdk_clients import PerEventLoop, load_modules
 from ..sdk_transport import open_response
 from ..settings import ModelSettings
 from .endpoint import OpenAIEndpoint
@@ -33,6 +33,13 @@ RESPONSE_SECONDS = 600.0
 _MAX_ERROR_BODY = 64 * 1024
 _UNKNOWN_TO_SDK = ("top_k", "verbosity", "service_tier", "top_logprobs", "prompt_cache_key")
 """Fields that are no parameters of some versions of the SDK, or of none."""
+
+_SDK_MODULES = (
+    "openai.resources.chat.chat",
+    "openai.resources.chat.completions.completions",
+    "openai.resources.responses.responses",
+)
+"""The parts of the SDK that it would load itself on first use."""
 
 # Sessions are shared by all models and outlive them, so they are kept here, by TLS settings.
 _sessions: "dict[ssl.SSLContext | None, PerEventLoop[ClientSession]]" = {}
@@ -103,6 +110,7 @@ class AiohttpTransport:
 
     async def send(self, body: Block, settings: ModelSettings) -> BaseResponseStream:
         """Send a request and return its response once it begins."""
+        await load_modules("aiohttp")
         import aiohttp
 
         endpoint = self._endpoint
@@ -162,6 +170,7 @@ class SDKTransport:
 
     async def send(self, body: Block, settings: ModelSettings) -> BaseResponseStream:
         """Send a request and return its response once it begins."""
+        await load_modules(*_SDK_MODULES)
         import openai
 
         name = self._name
