@@ -7,6 +7,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from ..messages import AssistantMessage, Content, Part, Phase, Reasoning, Text, ToolCall
+from .encoding import replace_lone_surrogates
 from .model import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 
@@ -116,7 +117,7 @@ def _join_call(pieces: Sequence[ToolCallChunk]) -> ToolCall:
     # Some providers repeat id and name with every piece, so they are taken once and never joined.
     id = next((piece.id for piece in pieces if piece.id), "")
     name = next((piece.name for piece in pieces if piece.name), "")
-    return ToolCall(id, name, "".join([piece.arguments for piece in pieces]))
+    return ToolCall(id, name, replace_lone_surrogates("".join([piece.arguments for piece in pieces])))
 
 
 def _join_reasoning(chunks: Sequence[ReasoningChunk]) -> Iterator[Reasoning]:

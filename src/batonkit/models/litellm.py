@@ -90,6 +90,8 @@ class LiteLLMModel:
         finally:
             if stream is not None:
                 await stream.aclose()
+        if _is_cut(stream):
+            raise provider_errors.cut_short(self.name, has_begun=parser.has_begun)
         for chunk in parser.end(is_done=True):
             yield chunk
 
@@ -173,6 +175,12 @@ class _LiteLLMStreamParser(ChatStreamParser):
 
     def _finish(self, stop_reason: str, usage: Usage | None, model: str = "") -> None:
         super()._finish(stop_reason, usage and replace(usage, model_calls=1), self._model)
+
+
+def _is_cut(stream: Any) -> bool:
+    """Check whether a stream ended without a stop reason, for which LiteLLM makes up `stop`."""
+    names = ("received_finish_reason", "intermittent_finish_reason")
+    return hasattr(stream, names[0]) and not any(getattr(stream, name, None) for name in names)
 
 
 def _status_and_headers(error: BaseException) -> tuple[int, Mapping[str, str]]:

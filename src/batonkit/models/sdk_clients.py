@@ -32,7 +32,7 @@ _loaded: set[str] = set()
 
 
 async def load_modules(*names: str) -> None:
-    """Load the modules of an SDK in a thread: in the event loop, all runs would stop for seconds."""
+    """Load the modules of an SDK in a thread, because it takes up to some seconds."""
     if not _loaded.issuperset(names):
         await asyncio.to_thread(_load, names)
         _loaded.update(names)
