@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .._checks import check_arguments, unknown_argument
+from .._checks import check_arguments, require_extra, unknown_argument
 from ..errors import ModelError, ModelRequestError
 from ..messages import AssistantMessage, Audio, File, Part, Usage, pair_calls_with_results
 from . import provider_errors
@@ -18,7 +18,6 @@ from .backoff import respond_with_retries
 from .encoding import Block, as_base64, signed_reasoning, without_none
 from .model import Chunk, ModelRequest
 from .openai.chat import ChatDelta, ChatDialect, ChatEvent, ChatStreamParser
-from .sdk_clients import require_extra
 from .settings import ModelSettings, refuse_replacing_fields
 
 _MISSPELT = 0.85
@@ -60,7 +59,7 @@ class LiteLLMModel:
         refuse_replacing_fields("LiteLLMModel()", options)
         refuse_replacing_fields("LiteLLMModel(extra_body=…)", options.get("extra_body"))
         self.model = model
-        require_extra("litellm", model=self.name, what="LiteLLM", extra="litellm")
+        require_extra(f"the model `{self.name}`", "litellm", "litellm")
         self._options = without_none({"api_key": api_key, "api_base": base_url, **options})
         self._dialect = _LiteLLMDialect(model, self.name, "litellm", lacks=LACKS, limit_name="max_tokens")
 

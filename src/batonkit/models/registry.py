@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from .._checks import check_arguments
 from .._wording import type_of
-from ..errors import SetupError, quote_names
+from ..errors import MissingExtraError, SetupError, quote_names
 from .model import Model
 
 if TYPE_CHECKING:
@@ -154,13 +154,12 @@ def _find_installed(prefix: str, user: str) -> Factory | None:
 def _load(entry: "EntryPoint", user: str) -> Factory:
     try:
         return entry.load()
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         package = entry.dist.name if entry.dist is not None else "its package"
         extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
-        raise SetupError(
-            f"the provider `{entry.name}`{user} cannot be imported from `{package}`: {error}; "
-            f"install what it needs, for instance with: pip install '{package}{extras}'"
-        ) from error
+        wanted = f"{package}{extras}"
+        extra = entry.extras[0] if entry.extras else ""
+        raise MissingExtraError(f"the provider `{entry.name}`{user}", extra, error, packages=wanted) from error
 
 
 def _entry_points() -> "tuple[EntryPoint, ...]":

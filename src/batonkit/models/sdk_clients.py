@@ -1,15 +1,13 @@
-"""Clients of provider SDKs: one per event loop, and a check that the SDK is installed."""
+"""Clients of provider SDKs: one per event loop."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from .._checks import check_arguments
-from ..errors import SetupError
+from .._checks import check_arguments, require_extra
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -102,13 +100,11 @@ class SDKModel(Generic[C]):
         headers: HTTP headers to add to each request.
 
     Raises:
-        SetupError: The SDK is not installed.
+        MissingExtraError: The SDK is not installed.
     """
 
     provider: ClassVar[str]
     """The prefix of the model's name."""
-    sdk: ClassVar[str]
-    """The SDK's name, for errors."""
     sdk_modules: ClassVar[tuple[str, ...]]
     extra: ClassVar[str] = ""
     """The extra with the SDK, if it is not named after the provider."""
@@ -125,7 +121,7 @@ class SDKModel(Generic[C]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.model = model
-        require_extra(*self.sdk_modules, model=self.name, what=self.sdk, extra=self.extra or self.provider)
+        require_extra(f"the model `{self.name}`", self.extra or self.provider, *self.sdk_modules)
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})
@@ -142,9 +138,3 @@ class SDKModel(Generic[C]):
 
     def _make_client(self) -> C:
         raise NotImplementedError
-
-
-def require_extra(*modules: str, model: str, what: str, extra: str) -> None:
-    """Raise SetupError with the pip command unless all modules are installed."""
-    if not all(find_spec(module) is not None for module in modules):
-        raise SetupError(f"the model `{model}` needs {what}; install it with: pip install 'batonkit[{extra}]'")

@@ -185,11 +185,10 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
     """A Claude model.
 
     Raises:
-        SetupError: Anthropic's SDK is not installed.
+        MissingExtraError: Anthropic's SDK is not installed.
     """
 
     provider = "anthropic"
-    sdk = "the SDK of Anthropic"
     sdk_modules = ("anthropic",)
     _environment_prefixes = ("ANTHROPIC_", *TRANSPORT_VARIABLES)
 

@@ -223,11 +223,10 @@ class GoogleModel(SDKModel[GoogleClient]):
     """A Gemini model.
 
     Raises:
-        SetupError: The SDK google-genai is not installed.
+        MissingExtraError: The SDK google-genai is not installed.
     """
 
     provider = "google"
-    sdk = "the SDK google-genai"
     sdk_modules = ("google", "google.genai")
     _environment_prefixes = ("GOOGLE_", "GEMINI_", *TRANSPORT_VARIABLES)
 

@@ -13,11 +13,10 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from ..._checks import check_arguments
+from ..._checks import check_arguments, require_extra
 from ...errors import ModelTimeoutError
 from ...messages import Usage
 from ..model import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
-from ..sdk_clients import require_extra
 from ..settings import require_supported
 from .engine import SAMPLING, DecodeJob, Decoder, DecodeResult, LlamaDecoder
 from .prompt_texts import PROMPT_TEXTS
@@ -191,7 +190,7 @@ class LocalModel:
         self._loading = Lock()
         if engine is None:
             # Checked at construction, not in the middle of a run.
-            require_extra("xllamacpp", model=self.name, what="llama.cpp", extra="local")
+            require_extra(f"the model `{self.name}`", "local", "xllamacpp")
             ready_path(self._weights)
 
     @property

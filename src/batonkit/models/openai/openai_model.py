@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..._checks import check_arguments, check_choice
+from ..._checks import check_arguments, check_choice, require_extra
 from ...errors import SetupError
 from ..backoff import respond_with_retries
 from ..event_stream import BaseResponseStream, stream_response
 from ..model import Chunk, ModelRequest
-from ..sdk_clients import TRANSPORT_VARIABLES, require_extra
+from ..sdk_clients import TRANSPORT_VARIABLES
 from .chat import ChatDialect
 from .endpoint import (
     PROVIDERS,
@@ -35,7 +35,8 @@ class OpenAIModel:
     """A model of OpenAI, or of any server with a compatible Chat Completions or Responses API.
 
     Raises:
-        SetupError: An argument is not valid, a base URL is missing or aiohttp is not installed.
+        SetupError: An argument is not valid, or a base URL is missing.
+        MissingExtraError: aiohttp is not installed.
     """
 
     @check_arguments
@@ -79,7 +80,7 @@ class OpenAIModel:
             path = "chat.completions" if api == "chat" else "responses"
             self._transport = SDKTransport(client, attrgetter(path), self.name)
         else:
-            require_extra("aiohttp", model=self.name, what="aiohttp", extra="openai")
+            require_extra(f"the model `{self.name}`", "openai", "aiohttp")
             endpoint = OpenAIEndpoint(provider, *options)
             url = endpoint.url("/chat/completions" if api == "chat" else "/responses", model)
             self._transport = AiohttpTransport(endpoint, url, self.name, tls=tls, proxy=proxy)

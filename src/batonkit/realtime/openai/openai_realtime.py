@@ -110,7 +110,6 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
     """A model of OpenAI's Realtime API, such as `gpt-realtime`."""
 
     provider = "openai"
-    sdk = "the SDK of OpenAI and websockets"
     sdk_modules = ("openai", "websockets")
     extra = "realtime"
 

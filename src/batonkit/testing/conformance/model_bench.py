@@ -52,7 +52,7 @@ HELLO = (UserMessage("Hello"),)
 
 
 class ModelBench(Bench[P, Model]):
-    """The methods that the author of a model implements; its model must not retry with `max_retries=0`."""
+    """The methods that the author of a model implements; requests have `max_retries=0`."""
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep]) -> AbstractAsyncContextManager[P]:
