@@ -139,14 +139,6 @@ class OTelObserver:
         live = self._runs[run.id] = self._live(self._tracer, self._content, metrics, run, first_events)
         return live
 
-    def current_traceparent(self) -> str:
-        """Return the W3C trace context of the current span; "" if there is none."""
-        from opentelemetry.trace import get_current_span
-
-        from .live import to_traceparent
-
-        return to_traceparent(get_current_span().get_span_context())
-
     def measure_store(self, store: FullStore) -> FullStore:
         """Return a store that measures its calls; a runner with this observer calls it.
 
