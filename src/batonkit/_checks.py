@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from functools import cache, wraps
+from importlib.util import find_spec
 from inspect import get_annotations, iscoroutinefunction, signature
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
@@ -10,9 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 from msgspec import Struct, StructMeta, UnsetType
 
 from ._wording import show, with_article
-from .errors import SetupError, nearest, quote_names
+from .errors import MissingExtraError, SetupError, nearest, quote_names
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def require_extra(what: str, extra: str, *modules: str, packages: str = "") -> None:
+    """Raise MissingExtraError unless all modules are installed; they are not imported.
+
+    Args:
+        what: The feature that needs them.
+        extra: The extra of `batonkit` that contains them; "" if none does.
+        *modules: A package before its modules.
+        packages: What to install instead of an extra.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtraError(what, extra, module, packages=packages)
 
 
 _SYNONYMS = {

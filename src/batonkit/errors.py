@@ -42,12 +42,13 @@ class MissingExtraError(SetupError, ImportError):
     """A feature needs a package that is not installed; the message has the pip command.
 
     Attributes:
-        extra: The extra of `batonkit` that contains it.
+        extra: The extra of `batonkit` that contains it; "" if none does.
     """
 
-    def __init__(self, what: str, extra: str, missing: ImportError) -> None:
-        name = missing.name or str(missing)
-        super().__init__(f"{what} needs `{name}`, which is not installed: pip install 'batonkit[{extra}]'")
+    def __init__(self, what: str, extra: str, missing: ImportError | str, *, packages: str = "") -> None:
+        name = missing if isinstance(missing, str) else missing.name or str(missing)
+        wanted = packages or f"batonkit[{extra}]"
+        super().__init__(f"{what} needs `{name}`, which is not installed: pip install '{wanted}'")
         self.extra = extra
 
 
@@ -59,6 +60,7 @@ class ModelError(BatonError):
         retryable: Whether the same request may succeed later.
         retry_after: Seconds to wait before the next attempt, if the provider says so.
         given_up: Whether a `RetryModel` or `FallbackModel` has given up after it.
+        attempts: How many times the model was called, including retries.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ModelError(BatonError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.given_up = False
+        self.attempts = 1
 
 
 class AuthenticationError(ModelError):

@@ -520,6 +520,8 @@ export interface components {
             /** @enum {unknown} */
             type: "text";
             text: string;
+            /** @default null */
+            phase: ("commentary" | "final_answer") | null;
         };
         /**
          * Image
@@ -1122,6 +1124,8 @@ export interface components {
          *             metadata: Labels that the provider stores with the request.
          *             service_tier: The processing tier: `auto`, `default`, or the provider's own word, such as `flex`.
          *             timeout: The seconds to wait for a connection, and for the next bytes of the response.
+         *             max_retries: How often a request is repeated that fails for a passing reason before its response has begun; by
+         *                 default twice. 0 switches retries off.
          *             extra_headers: HTTP headers to add to each request.
          *             extra_query: Query parameters to add to the URL of each request.
          *             extra_body: Fields to add to the body of each request as they are. Those that hold the conversation, the
@@ -1166,6 +1170,8 @@ export interface components {
             service_tier: string | null;
             /** @default null */
             timeout: number | null;
+            /** @default null */
+            max_retries: number | null;
             /** @default null */
             extra_headers: {
                 [key: string]: string;

@@ -21,6 +21,7 @@ from batonkit.messages import (
     UserMessage,
     to_messages,
 )
+from batonkit.models import to_responses
 
 BYTES = b"\x89PNG"
 ENCODED = b64encode(BYTES).decode()
@@ -396,3 +397,22 @@ def test_messages_are_returned_as_they_are() -> None:
     mixed = to_messages([messages[0], {"role": "user", "content": "c"}, messages[1]])
     assert (mixed[0], mixed[2]) == messages
     assert mixed[0] is messages[0]
+
+
+def test_the_phase_of_a_message_of_responses_is_kept() -> None:
+    items: Any = [
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "phase": "commentary", "content": "I look it up."},
+        {
+            "type": "message",
+            "role": "assistant",
+            "phase": "final_answer",
+            "content": [{"type": "output_text", "text": "Rome."}],
+        },
+    ]
+    messages = to_messages(items)
+    assert messages[1:] == (
+        AssistantMessage((Text("I look it up.", "commentary"),)),
+        AssistantMessage((Text("Rome.", "final_answer"),)),
+    )
+    assert [item.get("phase") for item in to_responses(messages)] == [None, "commentary", "final_answer"]

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from tests.models.openai.raw_server import RawServer, delta, stream
 from tests.servers import OpenAIServer
 
 from batonkit.errors import (
@@ -46,7 +47,9 @@ def model_at(server: OpenAIServer) -> LiteLLMModel:
 
 
 async def answer(server: OpenAIServer, *messages: Any, **fields: Any) -> tuple[ModelResponse, AssistantMessage]:
-    response = await collect_response(model_at(server).respond(ModelRequest(messages or HELLO, "Be kind.", **fields)))
+    settings = ModelSettings(max_retries=0).merge(fields.pop("settings", None))
+    request = ModelRequest(messages or HELLO, "Be kind.", settings=settings, **fields)
+    response = await collect_response(model_at(server).respond(request))
     assert response.message is not None
     return response, response.message
 
@@ -122,8 +125,8 @@ async def test_reasoning_is_sent_back_with_its_signature(monkeypatch: pytest.Mon
     )
 
     async def pieces() -> AsyncIterator[Any]:
-        for delta in deltas:
-            yield litellm_types.ModelResponseStream(choices=[litellm_types.StreamingChoices(delta=delta)])
+        for each in deltas:
+            yield litellm_types.ModelResponseStream(choices=[litellm_types.StreamingChoices(delta=each)])
 
     async def acompletion(**parameters: Any) -> AsyncIterator[Any]:
         asked.append(parameters)
@@ -170,6 +173,14 @@ async def test_a_connection_lost_in_the_middle_raises_a_connection_error() -> No
     async with OpenAIServer([ScriptedStream("So ", ModelConnectionError("cut"))]) as server:
         with pytest.raises(ModelConnectionError, match="in the middle"):
             await answer(server)
+
+
+async def test_a_stream_that_ends_before_its_stop_reason_raises_a_connection_error() -> None:
+    payloads = [delta(content="So "), delta(content="far")]
+    async with RawServer(stream(*payloads)) as server:
+        model = LiteLLMModel("openai/gpt-test", api_key="key", base_url=server.base_url)
+        with pytest.raises(ModelConnectionError, match="in the middle"):
+            await collect_response(model.respond(ModelRequest(HELLO)))
 
 
 async def test_closing_the_response_disconnects() -> None:

@@ -125,8 +125,8 @@ def test_a_provider_that_cannot_be_imported_names_the_missing_module(install: In
     with pytest.raises(SetupError) as raised:
         resolve_model("four:large", wanted_by="Desk")
     assert str(raised.value) == (
-        "the provider `four` for `Desk` cannot be imported from `provider_four`: No module named 'no_such_package'; "
-        "install what it needs, for instance with: pip install 'provider_four[sdk]'"
+        "the provider `four` for `Desk` needs `no_such_package`, which is not installed: "
+        "pip install 'provider_four[sdk]'"
     )
     assert isinstance(raised.value.__cause__, ImportError)
 

@@ -5,30 +5,31 @@ import sys
 import pytest
 
 from batonkit import Agent, Runner
-from batonkit.errors import SetupError
+from batonkit.errors import MissingExtraError
 from batonkit.models import resolve_model
 
 
 @pytest.mark.parametrize(
-    ("model", "module", "package", "extra"),
+    ("model", "module", "extra"),
     [
-        ("openai:missing", "aiohttp", "aiohttp", "openai"),
-        ("openai-responses:missing", "aiohttp", "aiohttp", "openai"),
-        ("ollama:missing", "aiohttp", "aiohttp", "openai"),
-        ("anthropic:missing", "anthropic", "the SDK of Anthropic", "anthropic"),
-        ("google:missing", "google.genai", "the SDK google-genai", "google"),
-        ("google:missing", "google", "the SDK google-genai", "google"),
-        ("litellm:some/missing", "litellm", "LiteLLM", "litellm"),
+        ("openai:missing", "aiohttp", "openai"),
+        ("openai-responses:missing", "aiohttp", "openai"),
+        ("ollama:missing", "aiohttp", "openai"),
+        ("anthropic:missing", "anthropic", "anthropic"),
+        ("google:missing", "google.genai", "google"),
+        ("google:missing", "google", "google"),
+        ("litellm:some/missing", "litellm", "litellm"),
     ],
 )
 def test_a_missing_package_error_has_the_pip_command(
-    model: str, module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    model: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # None in sys.modules makes the import fail. A model of that name is not cached yet.
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(SetupError) as raised:
+    with pytest.raises(MissingExtraError) as raised:
         Runner(Agent("Desk"), model=model)
-    assert str(raised.value) == f"the model `{model}` needs {package}; install it with: pip install 'batonkit[{extra}]'"
+    wanted = f"which is not installed: pip install 'batonkit[{extra}]'"
+    assert str(raised.value) == f"the model `{model}` needs `{module}`, {wanted}"
 
 
 def test_an_installed_package_raises_nothing() -> None:

@@ -75,7 +75,7 @@ async def test_it_retries_with_doubling_delays() -> None:
     response = await collect_response(retrying(model, delays, attempts=5).respond(REQUEST))
     assert response == ModelResponse(AssistantMessage("Hello"), model="scripted")
     assert delays == [0.5, 1.0, 2.0]
-    assert model.requests == [REQUEST] * 4
+    assert [request.messages for request in model.requests] == [REQUEST.messages] * 4
 
 
 async def test_the_last_error_is_raised_with_the_number_of_attempts() -> None:
@@ -84,6 +84,7 @@ async def test_the_last_error_is_raised_with_the_number_of_attempts() -> None:
     with pytest.raises(ModelError) as raised:
         await collect_response(retrying(model, Delays()).respond(REQUEST))
     assert raised.value is errors[2]
+    assert raised.value.attempts == 3
     assert raised.value.__notes__ == [
         "`scripted` was called 3 times; not retried because RetryModel(attempts=3) allows no more"
     ]

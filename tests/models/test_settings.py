@@ -47,6 +47,7 @@ VALUES: dict[str, Any] = {
     "metadata": {"user_id": "u42"},
     "service_tier": "auto",
     "timeout": 3.0,
+    "max_retries": 1,
     "extra_headers": {"x-trace": "1"},
     "extra_query": {"trace": "1"},
     "extra_body": {"more": 1},

@@ -21,7 +21,7 @@ def test_names_are_those_of_the_registry_or_our_own() -> None:
     assert ours <= registry.ATTRIBUTES - registry.DEPRECATED
     # The only others are a general attribute, and two of OpenInference that Phoenix and Langfuse read.
     others = {name for name in ATTRIBUTES if not name.startswith(("gen_ai.", "baton."))}
-    assert others == {"error.type", "input.value", "output.value"}
+    assert others == {"error.type", "input.value", "openinference.span.kind", "output.value", "user.id"}
     assert {name for name in METRICS if name.startswith("gen_ai.")} <= registry.METRICS
     assert all(name.startswith(("gen_ai.", "baton.")) for name in METRICS)
 
@@ -101,7 +101,7 @@ async def test_spans_have_no_attributes_that_the_table_lacks() -> None:
             stream=True,
         )
         runner = Runner(desk, model=model, model_settings=settings, observers=[observer])
-        async with runner.stream("Hi", run_id="r1") as run:
+        async with runner.stream("Hi", run_id="r1", owner="ada") as run:
             assert [event async for event in run]
         assert (await runner.resume("r1", Approval(approved=True))).output == 7
         observer.flush()

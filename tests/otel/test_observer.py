@@ -27,7 +27,7 @@ from batonkit import (
     tool,
 )
 from batonkit.agents import MultipleTransfers
-from batonkit.errors import TransferError
+from batonkit.errors import ModelError, TransferError
 from batonkit.log import (
     AgentFinished,
     AgentResponded,
@@ -88,6 +88,7 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": "A",
             "gen_ai.conversation.id": "r1",
+            "openinference.span.kind": "CHAIN",
             "baton.run.id": "r1",
             "baton.run.status": "completed",
             "gen_ai.usage.input_tokens": 7,
@@ -186,10 +187,11 @@ async def test_handoff_is_a_span_of_its_source() -> None:
         {
             "gen_ai.conversation.id": "t1",
             "gen_ai.agent.name": "A",
+            "openinference.span.kind": "CHAIN",
             "baton.handoff.source": "A",
             "baton.handoff.requested": ("B",),
             "baton.handoff.target": "B",
-            "gen_ai.tool.call.id": "call_A_1",
+            "baton.handoff.call.id": "call_A_1",
         }
     )
 
@@ -209,9 +211,8 @@ async def test_a_handoff_is_marked_with_all_that_were_requested(policy: Multiple
 
 async def test_handoffs_that_exclude_each_other_are_a_handoff_that_failed() -> None:
     traced = Traced()
-    runner = office(
-        traced, [[call("transfer_to_c"), call("transfer_to_b")]], handoff_rules=HandoffRules(multiple_transfers="error")
-    )
+    rules = HandoffRules(multiple_transfers="error")
+    runner = office(traced, [[call("transfer_to_c"), call("transfer_to_b")]], content=True, handoff_rules=rules)
     with pytest.raises(TransferError):
         await runner.run("Hi", thread="t1")
     assert traced.tree() == snapshot(
@@ -221,6 +222,7 @@ async def test_handoffs_that_exclude_each_other_are_a_handoff_that_failed() -> N
         {
             "gen_ai.conversation.id": "t1",
             "gen_ai.agent.name": "A",
+            "openinference.span.kind": "CHAIN",
             "baton.handoff.source": "A",
             "baton.handoff.requested": ("C", "B"),
             "error.type": "not_followed",
@@ -307,7 +309,7 @@ async def test_failed_tool_is_an_error_but_not_the_run() -> None:
 async def test_run_error_is_on_the_run_and_the_active_agent() -> None:
     traced = Traced()
     with pytest.raises(Exception, match="no connection"):
-        await office(traced, {"A": [call("transfer_to_b")], "B": [OSError("no connection")]}).run("Hi")
+        await office(traced, {"A": [call("transfer_to_b")], "B": [OSError("no connection")]}, content=True).run("Hi")
     assert traced.tree() == snapshot(
         [
             "invoke_workflow A !",
@@ -741,3 +743,41 @@ async def test_tasks_are_events_of_the_activations(include_content: bool) -> Non
     assert noted(traced.named("invoke_agent B")) == [
         ("task ended", {**ended, "baton.task.result": "secret"} if include_content else ended)
     ]
+
+
+async def test_a_run_of_a_worker_has_its_input_its_owner_and_a_link_to_the_submitter() -> None:
+    traced, store = Traced(), MemoryStore()
+    script = {"A": [call("pay", euro=5), "Done."]}
+    submitter = office(traced, script, store=store).clone(observers=[])
+    worker = office(traced, script, content=True, store=store)
+    with traced.provider.get_tracer("app").start_as_current_span("POST /messages") as request:
+        run_id = await submitter.submit("Pay five.", owner="ada")
+    suspended = await worker.runs.drive(run_id)
+    first = traced.named("invoke_workflow A")
+    assert linked(first) == [request.get_span_context().span_id]
+    assert facts(first)["input.value"] == "Pay five."
+    assert facts(first)["user.id"] == "ada"
+    traced.forget()
+    await worker.runs.answer(run_id, {suspended.interrupts[0].id: True})
+    await worker.runs.drive(run_id)
+    assert "input.value" not in facts(traced.named("invoke_workflow A"))
+
+
+async def test_runs_and_handoffs_are_no_tools_for_openinference() -> None:
+    traced = Traced()
+    await office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}).run("Hi")
+    for name in ("invoke_workflow A", "handoff A to B"):
+        found = facts(traced.named(name))
+        assert found["openinference.span.kind"] == "CHAIN"
+        assert not [key for key in found if key.startswith("gen_ai.tool.")]
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_the_message_of_an_exception_is_content(content: bool) -> None:
+    traced = Traced()
+    failing = office(traced, [ValueError("the card is 4111")], content=content)
+    with pytest.raises(ModelError):
+        await failing.run("Hi")
+    shown = str([(span.status.description, noted(span), facts(span)) for span in traced.spans])
+    assert ("4111" in shown) is content
+    assert "ModelError" in shown

@@ -387,7 +387,9 @@ def test_without_a_client_openais_is_created_on_first_use(monkeypatch: pytest.Mo
 
 def test_without_openai_the_error_says_how_to_fix_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(SetupError, match=r"pip install openai.*Swarm\(client=…\)"):
+    with pytest.raises(
+        SetupError, match=r"Swarm\(\) without client=… needs `openai`.*pip install 'batonkit\[openai-sdk\]'"
+    ):
         Swarm().run(Agent(), [])
 
 

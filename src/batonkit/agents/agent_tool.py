@@ -18,7 +18,7 @@ from ..handoffs import tool_name_for
 from ..handoffs.input_type import HandoffInputParser
 from ..log import CancelTask, Finish, keys
 from ..log.history import History
-from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, object_schema, text_of
+from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, answer_of, object_schema
 from ..tools import ToolCondition, ToolResult
 from ..tools.base_tool import check_condition
 from ..tools.results import to_tool_result
@@ -173,4 +173,4 @@ class AgentTool(Struct, dict=True, eq=False):
 
 
 def _get_text(message: Message) -> str:
-    return text_of(message.content) if isinstance(message, AssistantMessage | ToolMessage) else ""
+    return answer_of(message.content) if isinstance(message, AssistantMessage | ToolMessage) else ""

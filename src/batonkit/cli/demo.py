@@ -10,8 +10,9 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from .._checks import require_extra
 from ..agents import Agent
-from ..errors import BatonError, SetupError
+from ..errors import BatonError
 from ..handoffs import PromptLanguage
 from ..log import TextDelta
 from ..messages import Usage
@@ -160,11 +161,9 @@ def _download_if_embedded(name: str, screen: Screen) -> str:
     """Download the weights of an embedded model if needed; return the name."""
     provider, _, weights = name.partition(":")
     if provider == "local":
-        from ..models.local.engine import is_installed
         from ..models.local.weights import DEFAULT, known_weights
 
-        if not is_installed():
-            raise SetupError("llama.cpp is not installed: pip install 'batonkit[local]'")
+        require_extra(f"the model `{name}`", "local", "xllamacpp")
         if (weights or DEFAULT) in known_weights():
             download(weights or DEFAULT, screen=screen)
     return name

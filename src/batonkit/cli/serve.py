@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from ..errors import SetupError
+from ..errors import MissingExtraError, SetupError
 from ..runs import BackgroundRunner, Runner
 from ..stores import MemoryStore, Store, resolve_store
 from ..stores.parts import innermost_store
@@ -119,8 +119,8 @@ def make_app(
         from starlette.routing import BaseRoute, Mount, Route
 
         from ..serve.http.guard import RequestGuard
-    except ImportError:
-        raise SetupError("baton serve needs the serving extra: pip install 'batonkit[serving]'") from None
+    except ImportError as missing:
+        raise MissingExtraError("baton serve", "serving", missing) from missing
 
     background = BackgroundRunner(runner)
     apps = {path: _protocol_app(name, background, options) for name, path in PROTOCOLS.items() if name in protocols}
@@ -167,9 +167,9 @@ def _protocol_app(name: str, background: BackgroundRunner, options: Mapping[str,
 
     try:
         make = getattr(serving, f"{name}_app")
-    except ImportError:
+    except ImportError as missing:
         # Only A2A imports its SDK when it is loaded.
-        raise SetupError("baton serve --a2a needs the A2A SDK: pip install 'batonkit[a2a]'") from None
+        raise MissingExtraError("baton serve --a2a", "a2a", missing) from missing
     return make(background, **options)
 
 

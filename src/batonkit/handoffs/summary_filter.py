@@ -15,6 +15,7 @@ from ..messages import (
     ToolMessage,
     Usage,
     UserMessage,
+    answer_of,
     media_of,
     text_of,
 )
@@ -55,7 +56,7 @@ async def request_summary(model: Model, request: ModelRequest) -> ModelSummary:
         ModelError: The model refused.
     """
     response = await collect_response(model.respond(request), model.name)
-    text = text_of(response.message.content) if response.message is not None else ""
+    text = answer_of(response.message.content) if response.message is not None else ""
     if response.stop_reason == "refusal":
         raise ModelError(f"the model `{model.name}` refused to write a summary: {text}", model=model.name)
     if not text.strip():

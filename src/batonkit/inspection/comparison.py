@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..log import Event, RunResumed, RunStarted, UnknownEvent, encode_event, keys
 from ..log.fold import history_from_log
-from ..messages import Usage, text_of
+from ..messages import Usage, answer_of
 from ..runs import usage_from_events
 
 _OF_THE_RUN = frozenset(
@@ -80,7 +80,7 @@ def last_answer(events: Sequence[Event]) -> str | None:
     """Return the text of the last answer in a log; None if there is none."""
     known = [event for event in events if not isinstance(event, UnknownEvent)]
     answers = [entry.message for entry in history_from_log(known) if entry.is_answer]
-    return text_of(answers[-1].content) if answers else None
+    return answer_of(answers[-1].content) if answers else None
 
 
 def _plain_events(events: Sequence[Event]) -> list[dict[str, Any]]:

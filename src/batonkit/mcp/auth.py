@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Literal, TypeAlias
 
-from ..errors import SetupError
+from ..errors import MissingExtraError, SetupError
 
 try:
     import httpx2
@@ -19,7 +19,7 @@ try:
 
     from .oauth import AuthorizationCodeFlow, ConcurrentAuth, MemoryTokenStore, ServerCredentials, TokenStore
 except ImportError as error:
-    raise SetupError("MCP needs its library: pip install 'batonkit[mcp]'") from error
+    raise MissingExtraError("batonkit.mcp", "mcp", error) from error
 
 Headers: TypeAlias = "Mapping[str, str] | Awaitable[Mapping[str, str]]"
 AuthorizationHandler: TypeAlias = Callable[[str], Awaitable[str]]

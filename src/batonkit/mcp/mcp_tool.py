@@ -19,7 +19,7 @@ from ..context import RunContext
 from ..errors import ToolError, ToolsUnavailableError
 from ..log import InterruptRaised, StepCompleted, keys
 from ..log.events import payload_fields
-from ..messages import AssistantMessage, Message, ToolSpec, UserMessage, text_of
+from ..messages import AssistantMessage, Message, ToolSpec, UserMessage, answer_of
 from ..models import ModelRequest, ModelSettings, collect_response
 from ..models.prices import add_cost
 from ..tools import ToolResult
@@ -134,7 +134,7 @@ class MCPCall:
         if response.usage is not None:
             prices = cast("AgentContext[Any]", ctx._caller)._options.prices
             ctx._run.meter.add_usage(add_cost(prices, response.usage, agent.model.name, response.model), ctx._origin)
-        text = text_of(response.message.content) if response.message is not None else ""
+        text = answer_of(response.message.content) if response.message is not None else ""
         result = types.CreateMessageResult(
             role="assistant",
             content=types.TextContent(text=text),

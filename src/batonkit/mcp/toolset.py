@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from .._checks import check_arguments, check_positive
 from ..context import RunContext
-from ..errors import SetupError
+from ..errors import MissingExtraError, SetupError
 from ..tools import NeedsApproval, Tool
 from ..tools.wrappers import ApprovalTool
 
@@ -23,7 +23,7 @@ try:
     from .mcp_tool import MCPTool, UserAuthorization
     from .transports import AuthorizationRequiredError, logger, transport_for
 except ImportError as error:
-    raise SetupError("MCP needs its library: pip install 'batonkit[mcp]'") from error
+    raise MissingExtraError("batonkit.mcp", "mcp", error) from error
 
 if TYPE_CHECKING:
     from mcp.server import Server

@@ -164,6 +164,9 @@ class _ItemDecoder:
         elif any(_is_block(part, "output_text") for part in _parts(content)):
             # Responses writes all text of models as parts.
             text = plain_text(text)
+        phase = item.get("phase")
+        if isinstance(text, str) and phase in ("commentary", "final_answer"):
+            text = (Text(text, phase),)
         calls = [*blocks.calls, *_read_calls(item)]
         pending = [_to_reasoning(each, 0) for each in self._reasoning]
         reasoning = (*pending, *blocks.reasoning, *_own_reasoning(item))

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import add
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
 
+Phase: TypeAlias = Literal["commentary", "final_answer"]
+"""The purpose of a text, as the model states it: an update on the way, or the answer."""
 
-class Text(Struct, frozen=True, tag="text", gc=False):
+
+class Text(Struct, frozen=True, omit_defaults=True, tag="text", gc=False):
     """A text part."""
 
     text: str
     """The text."""
+    phase: Phase | None = None
+    """The purpose of a model's text: commentary or the final answer; None if the model does not say."""
 
 
 class Media(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -228,6 +233,18 @@ def text_of(content: Content) -> str:
         elif isinstance(part, Data):
             pieces.append(msgspec.json.encode(part.value).decode())
     return "\n".join(pieces)
+
+
+def answer_of(content: Content) -> str:
+    """Return the text of an answer: without commentary, unless there is nothing else.
+
+    Args:
+        content: The content.
+    """
+    if isinstance(content, str):
+        return content
+    without_commentary = [part for part in content if not (isinstance(part, Text) and part.phase == "commentary")]
+    return text_of(tuple(without_commentary)) or text_of(content)
 
 
 def media_of(content: Content) -> tuple[Part, ...]:

@@ -13,7 +13,7 @@ from ..agents.middleware import Middleware, NextModelCall
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..errors import OutputError, SetupError
-from ..messages import AssistantMessage, UserMessage, text_of
+from ..messages import AssistantMessage, UserMessage, answer_of, text_of
 from ..models import ModelRequest, ModelResponse
 
 Verdict: TypeAlias = str | bool | None
@@ -76,7 +76,7 @@ class ValidateOutput(Middleware[Any]):
             asked = _with_complaint(asked, response, f"This answer was rejected: {complaint}\nAnswer again.")
 
     async def _check(self, ctx: RunContext[Any], response: ModelResponse) -> str | None:
-        output: Any = text_of(cast("AssistantMessage", response.message).content)
+        output: Any = answer_of(cast("AssistantMessage", response.message).content)
         agent_ctx: AgentContext[Any] = cast("AgentContext[Any]", ctx._caller)
         compiled = agent_ctx._options.compiled_agents.get(ctx.agent)
         if compiled is not None and compiled.agent._output_parser is not None:

@@ -1,10 +1,13 @@
 """Assembly of a response from its chunks."""
 
 from collections.abc import AsyncIterable, Iterator, Sequence
+from itertools import groupby
+from typing import cast
 
 from msgspec.structs import replace
 
-from ..messages import AssistantMessage, Content, Part, Reasoning, Text, ToolCall
+from ..messages import AssistantMessage, Content, Part, Phase, Reasoning, Text, ToolCall
+from .encoding import replace_lone_surrogates
 from .model import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 
@@ -50,13 +53,13 @@ async def collect_response(chunks: AsyncIterable[Chunk], model_name: str = "") -
 
 def _join(chunks: Sequence[Chunk]) -> ModelResponse:
     end = ModelResponse()
-    content: list[str | Part] = []
+    content: list[TextChunk | Part] = []
     calls: dict[int, list[ToolCallChunk]] = {}
     reasoning: list[ReasoningChunk] = []
     for chunk in chunks:
         # Text comes first because nearly every chunk is text, and this runs once per token.
         if type(chunk) is TextChunk:
-            content.append(chunk.text)
+            content.append(chunk)
         elif type(chunk) is ToolCallChunk:
             calls.setdefault(chunk.index, []).append(chunk)
         elif type(chunk) is ReasoningChunk:
@@ -77,26 +80,44 @@ def _join(chunks: Sequence[Chunk]) -> ModelResponse:
     return replace(end, message=message)
 
 
-def _join_content(pieces: Sequence[str | Part]) -> Content:
-    texts = [piece for piece in pieces if isinstance(piece, str)]
-    if len(texts) == len(pieces):
-        return "".join(texts)
+def _join_content(pieces: Sequence[TextChunk | Part]) -> Content:
+    if all(type(piece) is TextChunk and not piece.index and piece.phase is None for piece in pieces):
+        return "".join([cast("TextChunk", piece).text for piece in pieces])
     parts: list[Part] = []
-    text = ""
-    for piece in pieces:
-        if isinstance(piece, str):
-            text += piece
+    last_index = max([piece.index for piece in pieces if type(piece) is TextChunk], default=0)
+    for index, group in groupby(pieces, _message_index):
+        if index is None:
+            parts += cast("Iterator[Part]", group)
             continue
-        parts += [Text(text), piece] if text else [piece]
-        text = ""
-    return (*parts, Text(text)) if text else tuple(parts)
+        chunks = list(cast("Iterator[TextChunk]", group))
+        text = "".join([chunk.text for chunk in chunks])
+        if text:
+            parts.append(Text(text, _phase_of(chunks, is_last=index == last_index)))
+    match parts:
+        case [Text(text, None)]:
+            return text
+        case _:
+            return tuple(parts)
+
+
+def _phase_of(chunks: Sequence[TextChunk], *, is_last: bool) -> Phase | None:
+    """Return the phase of a message; unless the model says it, the last message is the answer."""
+    for chunk in chunks:
+        if chunk.phase is not None:
+            return chunk.phase
+    return None if is_last else "commentary"
+
+
+def _message_index(piece: TextChunk | Part) -> int | None:
+    """Return the position of the message of a piece of text; None for other parts."""
+    return piece.index if type(piece) is TextChunk else None
 
 
 def _join_call(pieces: Sequence[ToolCallChunk]) -> ToolCall:
     # Some providers repeat id and name with every piece, so they are taken once and never joined.
     id = next((piece.id for piece in pieces if piece.id), "")
     name = next((piece.name for piece in pieces if piece.name), "")
-    return ToolCall(id, name, "".join([piece.arguments for piece in pieces]))
+    return ToolCall(id, name, replace_lone_surrogates("".join([piece.arguments for piece in pieces])))
 
 
 def _join_reasoning(chunks: Sequence[ReasoningChunk]) -> Iterator[Reasoning]:

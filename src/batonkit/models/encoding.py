@@ -17,6 +17,32 @@ _MAX_NAME = 64
 _NEWEST = (99, 0)
 
 
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[dD][89a-fA-F][\da-fA-F]{2}|.)", re.DOTALL
+)
+_LONE_SURROGATE_LENGTH = len(r"\ud83d")
+_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def replace_lone_surrogates(json: str) -> str:
+    """Replace the escapes of halves of surrogate pairs in JSON, which are not valid text."""
+    if _LONE_SURROGATE.search(json) is None:
+        return json
+    return _ESCAPE.sub(_keep_or_replace, json)
+
+
+def _keep_or_replace(escape: re.Match[str]) -> str:
+    is_lone = len(escape[0]) == _LONE_SURROGATE_LENGTH and _LONE_SURROGATE.match(escape[0]) is not None
+    return r"\ufffd" if is_lone else escape[0]
+
+
+def valid_text(text: str) -> str:
+    """Return text without halves of surrogate pairs, which cannot be encoded."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def safe_name(name: str) -> str:
     """Return a tool's name in the characters that providers accept."""
     return _INVALID_IN_NAMES.sub("_", name)[:_MAX_NAME]

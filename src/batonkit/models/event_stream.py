@@ -1,7 +1,7 @@
 """Response streams of HTTP APIs: server-sent events, or one JSON document, parsed to chunks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from ..errors import ModelError
 from .assembly import assemble_response
@@ -134,7 +134,7 @@ async def stream_response(
     request: ModelRequest,
     send: Callable[[ModelRequest], Awaitable[BaseResponseStream]],
     make_parser: Callable[[ModelRequest], EventParser],
-) -> AsyncIterator[Chunk]:
+) -> AsyncGenerator[Chunk]:
     """Send a request and stream its response, or yield it whole if it is one JSON document."""
     parser = make_parser(request)
     stream = await send(request)

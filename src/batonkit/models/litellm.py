@@ -1,7 +1,8 @@
 """Models of any provider that LiteLLM supports: `"litellm:bedrock/…"`."""
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -9,14 +10,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .._checks import check_arguments, unknown_argument
+from .._checks import check_arguments, require_extra, unknown_argument
 from ..errors import ModelError, ModelRequestError
 from ..messages import AssistantMessage, Audio, File, Part, Usage, pair_calls_with_results
 from . import provider_errors
+from .backoff import respond_with_retries
 from .encoding import Block, as_base64, signed_reasoning, without_none
 from .model import Chunk, ModelRequest
 from .openai.chat import ChatDelta, ChatDialect, ChatEvent, ChatStreamParser
-from .sdk_clients import require_extra
 from .settings import ModelSettings, refuse_replacing_fields
 
 _MISSPELT = 0.85
@@ -58,7 +59,7 @@ class LiteLLMModel:
         refuse_replacing_fields("LiteLLMModel()", options)
         refuse_replacing_fields("LiteLLMModel(extra_body=…)", options.get("extra_body"))
         self.model = model
-        require_extra("litellm", model=self.name, what="LiteLLM", extra="litellm")
+        require_extra(f"the model `{self.name}`", "litellm", "litellm")
         self._options = without_none({"api_key": api_key, "api_base": base_url, **options})
         self._dialect = _LiteLLMDialect(model, self.name, "litellm", lacks=LACKS, limit_name="max_tokens")
 
@@ -67,10 +68,14 @@ class LiteLLMModel:
         """The prefix `litellm:` and the model's name."""
         return f"litellm:{self.model}"
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request. Closing the iterator closes the connection."""
+        return respond_with_retries(self._respond_once, request, model=self.name)
+
+    async def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         parser = _LiteLLMStreamParser(self._dialect, request)
         stream: Any = None
+        await asyncio.to_thread(_litellm)
         try:
             stream = await _litellm().acompletion(**self._options, **self._parameters(request))
             async for piece in stream:
@@ -84,6 +89,8 @@ class LiteLLMModel:
         finally:
             if stream is not None:
                 await stream.aclose()
+        if _is_cut(stream):
+            raise provider_errors.cut_short(self.name, has_begun=parser.has_begun)
         for chunk in parser.end(is_done=True):
             yield chunk
 
@@ -167,6 +174,12 @@ class _LiteLLMStreamParser(ChatStreamParser):
 
     def _finish(self, stop_reason: str, usage: Usage | None, model: str = "") -> None:
         super()._finish(stop_reason, usage and replace(usage, model_calls=1), self._model)
+
+
+def _is_cut(stream: Any) -> bool:
+    """Check whether a stream ended without a stop reason, for which LiteLLM makes up `stop`."""
+    names = ("received_finish_reason", "intermittent_finish_reason")
+    return hasattr(stream, names[0]) and not any(getattr(stream, name, None) for name in names)
 
 
 def _status_and_headers(error: BaseException) -> tuple[int, Mapping[str, str]]:

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
-from ..messages import AssistantMessage, Message, Part, Reasoning, TokenLogprob, ToolSpec, Usage
+from ..messages import AssistantMessage, Message, Part, Phase, Reasoning, TokenLogprob, ToolSpec, Usage
 from .settings import ModelSettings
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | str
@@ -71,9 +71,13 @@ class TextChunk(Struct, frozen=True, gc=False):
 
     Args:
         text: The text to append.
+        index: The position of its message, in a response of several messages; the last of them is the answer.
+        phase: Whether the message is commentary or the final answer, if the model says so; once is enough.
     """
 
     text: str
+    index: int = 0
+    phase: Phase | None = None
 
 
 class ReasoningChunk(Struct, frozen=True):

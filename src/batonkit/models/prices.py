@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._checks import CheckedStructMeta, check_arguments
+from .._checks import CheckedStructMeta, check_arguments, require_extra
 from ..errors import SetupError, nearest
 from ..messages import Usage
 
@@ -131,8 +131,7 @@ class GenAIPrices:
     """
 
     def __init__(self) -> None:
-        if find_spec("genai_prices") is None:
-            raise SetupError("GenAIPrices() needs genai-prices: pip install 'batonkit[prices]'")
+        require_extra("GenAIPrices()", "prices", "genai_prices")
         self._unknown: set[str] = set()
 
     def cost(self, model: str, usage: Usage) -> float | None:

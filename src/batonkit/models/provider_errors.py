@@ -58,7 +58,7 @@ _REJECTIONS: Mapping[RejectionReason, tuple[type[errors.ModelError], str]] = {
     "filtered": (errors.ContentFilterError, "the content filter of `{model}` stopped this request: {detail}"),
     "rate_limit": (
         errors.RateLimitError,
-        "`{model}` received too many requests: {detail}; wait, or wrap the model in RetryModel",
+        "`{model}` received too many requests: {detail}; wait, or raise ModelSettings(max_retries=…)",
     ),
     "quota": (
         errors.RateLimitError,
@@ -66,7 +66,8 @@ _REJECTIONS: Mapping[RejectionReason, tuple[type[errors.ModelError], str]] = {
     ),
     "overloaded": (
         errors.OverloadedError,
-        "`{model}` is unavailable: {detail}; retry later, or wrap the model in RetryModel or FallbackModel",
+        "`{model}` is unavailable: {detail}; retry later, raise ModelSettings(max_retries=…), or name a second model "
+        "with FallbackModel",
     ),
     "timeout": (errors.ModelTimeoutError, "`{model}` timed out: {detail}"),
     "bad_request": (errors.ModelRequestError, "`{model}` rejected the request: {detail}"),

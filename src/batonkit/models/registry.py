@@ -4,9 +4,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from .._checks import check_arguments
 from .._wording import type_of
-from ..errors import SetupError, quote_names
+from ..errors import MissingExtraError, SetupError, quote_names
 from .model import Model
 
 if TYPE_CHECKING:
@@ -22,7 +24,15 @@ Factory: TypeAlias = Callable[[str], Model]
 _PROTOCOL = "a model is an object with `name` and `respond(request)`, see batonkit.models.Model"
 _ALIASES = {"local": "local:qwen2.5-coder"}
 _factories: dict[str, Factory] = {}
-_models: dict[str, Model] = {}
+
+
+class _CachedModel(Struct):
+    model: Model
+    environment: dict[str, str]
+    """The variables that the model was made with."""
+
+
+_models: dict[str, _CachedModel] = {}
 
 
 @check_arguments
@@ -49,8 +59,8 @@ def resolve_model(model: Model | str | None, *, wanted_by: str = "") -> Model:
     """Return the model that a string such as `openai:gpt-5` names; a model is returned as it is.
 
     Args:
-        model: A model, a `provider:name` string, or None for the model that BATON_MODEL names. One string always
-            resolves to one object.
+        model: A model, a `provider:name` string, or None for the model that BATON_MODEL names. One string resolves to
+            one object while the environment variables of its provider stay the same.
         wanted_by: The agent or class that needs the model, for error messages.
 
     Raises:
@@ -59,11 +69,7 @@ def resolve_model(model: Model | str | None, *, wanted_by: str = "") -> Model:
     if model is None:
         model = os.environ.get(MODEL_ENV_VAR) or None
     if isinstance(model, str):
-        model = _ALIASES.get(model, model)
-        known = _models.get(model)
-        if known is None:
-            known = _models[model] = _create(model, wanted_by)
-        return known
+        return _find_or_create(_ALIASES.get(model, model), wanted_by)
     if model is None:
         raise SetupError(
             f"no model was given{_for(wanted_by)}; pass a Model or a string such as `provider:name`, "
@@ -90,6 +96,22 @@ def check_model_name(model: str, *, wanted_by: str = "") -> None:
             f"the model `{model}`{_for(wanted_by)} has no provider prefix; "
             f"write it as `provider:name`, with one of: {quote_names(_available())}"
         )
+
+
+def _find_or_create(model: str, wanted_by: str) -> Model:
+    cached = _models.get(model)
+    if cached is None or cached.environment != _read_environment(cached.model):
+        created = _create(model, wanted_by)
+        cached = _models[model] = _CachedModel(created, _read_environment(created))
+    return cached.model
+
+
+def _read_environment(model: Model) -> dict[str, str]:
+    """Return the variables that a model of this provider is made with."""
+    prefixes: tuple[str, ...] = getattr(model, "_environment_prefixes", ())
+    if not prefixes:
+        return {}
+    return {name: value for name, value in os.environ.items() if name.upper().startswith(prefixes)}
 
 
 def _create(model: str, wanted_by: str) -> Model:
@@ -132,13 +154,12 @@ def _find_installed(prefix: str, user: str) -> Factory | None:
 def _load(entry: "EntryPoint", user: str) -> Factory:
     try:
         return entry.load()
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         package = entry.dist.name if entry.dist is not None else "its package"
         extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
-        raise SetupError(
-            f"the provider `{entry.name}`{user} cannot be imported from `{package}`: {error}; "
-            f"install what it needs, for instance with: pip install '{package}{extras}'"
-        ) from error
+        wanted = f"{package}{extras}"
+        extra = entry.extras[0] if entry.extras else ""
+        raise MissingExtraError(f"the provider `{entry.name}`{user}", extra, error, packages=wanted) from error
 
 
 def _entry_points() -> "tuple[EntryPoint, ...]":

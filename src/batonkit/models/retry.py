@@ -13,17 +13,20 @@ from .._checks import check_arguments
 from ..errors import ModelError, SetupError
 from ..messages import AssistantMessage, is_empty
 from .assembly import assemble_response
+from .backoff import log_retry, note_attempts, retry_delay
 from .model import Chunk, Model, ModelRequest, ModelResponse, ReasoningChunk, RestartChunk, TextChunk
 from .provider_errors import empty
 from .registry import resolve_model
 
 _log = getLogger("baton.models")
 
+_MakeRequest: TypeAlias = Callable[[int], ModelRequest]
+"""Returns the request of the attempt after this number of failures."""
 _NextAttempt: TypeAlias = Callable[[Sequence[ModelError], bool], Awaitable[Model | None]]
 """Returns the model to try after these errors, or None; the flag says whether output was already passed on."""
 
 
-async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:
+async def _respond(make_request: _MakeRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:
     """Yield the chunks of the first attempt that succeeds; the last one names its model."""
     model = first
     errors: list[ModelError] = []
@@ -33,7 +36,7 @@ async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttem
             yield RestartChunk()
         attempt = _Attempt(model, is_restart=has_leftovers)
         try:
-            async with aclosing(attempt.respond(request)) as chunks:
+            async with aclosing(attempt.respond(make_request(len(errors)))) as chunks:
                 async for chunk in chunks:
                     has_leftovers = True
                     yield chunk
@@ -95,6 +98,11 @@ class _Attempt:
             self._has_content = self.has_output = True
 
 
+def _without_retries(request: ModelRequest) -> ModelRequest:
+    """Switch off the default retries of the model that receives a request."""
+    return replace(request, settings=replace(request.settings, max_retries=0))
+
+
 def _is_retryable(error: ModelError) -> bool:
     return error.retryable
 
@@ -121,8 +129,9 @@ async def _close(chunks: AsyncIterable[Chunk]) -> None:
 class RetryModel:
     """A model that retries another model when it fails or answers with neither text nor calls.
 
-    The delay doubles with each retry. An error's `retry_after` is used instead, also beyond `max_delay`; if it exceeds
-    `max_retry_after`, the error is raised at once, so that another model can be tried.
+    Its attempts replace the default retries of the model. The delay doubles with each retry. An error's `retry_after`
+    is used instead, also beyond `max_delay`; if it exceeds `max_retry_after`, the error is raised at once, so that
+    another model can be tried.
 
     Args:
         model: The model to call, or its string.
@@ -184,25 +193,25 @@ class RetryModel:
         Args:
             request: The input of the call.
         """
-        return _respond(request, self.model, self._next_attempt)
+        once = _without_retries(request)
+        return _respond(lambda failures: once, self.model, self._next_attempt)
 
     async def _next_attempt(self, errors: Sequence[ModelError], has_output: bool) -> Model | None:
         error = errors[-1]
+        error.attempts = len(errors)
         reason = self._reason_to_stop(errors, has_output)
         if reason:
-            times = "once" if len(errors) == 1 else f"{len(errors)} times"
-            error.add_note(f"`{self.name}` was called {times}; not retried because {reason}")
+            note_attempts(error, self.name, reason)
             return None
-        delay = self._delay(error, len(errors))
-        # An error's text may quote the conversation, so only its type is logged.
-        _log.info(
-            "model %s failed with %s; attempt %d of %d follows in %.2f s",
-            self.name,
-            type(error).__name__,
-            len(errors) + 1,
-            self.attempts,
-            delay,
+        delay = retry_delay(
+            error,
+            len(errors),
+            initial_delay=self.initial_delay,
+            max_delay=self.max_delay,
+            jitter=self.jitter,
+            random=self._random,
         )
+        log_retry(self.name, error, len(errors), self.attempts, delay)
         await self._sleep(delay)
         return self.model
 
@@ -219,19 +228,13 @@ class RetryModel:
             return f"the provider asks to wait {error.retry_after:g} s, longer than {limit}"
         return ""
 
-    def _delay(self, error: ModelError, failed: int) -> float:
-        if error.retry_after is not None:
-            return max(0.0, error.retry_after)
-        # The exponent is bounded because 2.0**1024 overflows.
-        longest = min(self.max_delay, self.initial_delay * 2.0 ** min(failed - 1, 64))
-        return longest * (1 - self.jitter * self._random())
-
 
 class FallbackModel:
     """A model that tries several models in order until one responds.
 
     The next model is tried when one fails before any of its output was passed on, or answers with neither text nor
-    calls. The name lists all models; the response names the one that answered.
+    calls. A model that has another one after it is called once, unless `ModelSettings(max_retries=…)` says more. The
+    name lists all models; the response names the one that answered.
 
     Args:
         *models: At least two models or their strings, in order of preference.
@@ -256,7 +259,14 @@ class FallbackModel:
         Args:
             request: The input of the call.
         """
-        return _respond(request, self.models[0], self._next_attempt)
+
+        def make_request(failures: int) -> ModelRequest:
+            has_next_model = failures < len(self.models) - 1
+            if has_next_model and request.settings.max_retries is None:
+                return _without_retries(request)
+            return request
+
+        return _respond(make_request, self.models[0], self._next_attempt)
 
     async def _next_attempt(self, errors: Sequence[ModelError], has_output: bool) -> Model | None:
         failed = self.models[: len(errors)]

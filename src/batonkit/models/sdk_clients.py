@@ -1,19 +1,21 @@
-"""Clients of provider SDKs: one per event loop, and a check that the SDK is installed."""
+"""Clients of provider SDKs: one per event loop."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from .._checks import check_arguments
-from ..errors import SetupError
+from .._checks import check_arguments, require_extra
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
 T = TypeVar("T")
+
+TRANSPORT_VARIABLES = ("SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+"""The beginnings of environment variables for HTTP, in upper case."""
 
 
 @cache
@@ -22,6 +24,24 @@ def shared_ssl_context() -> "SSLContext":
     from httpx2 import create_ssl_context
 
     return create_ssl_context()
+
+
+_loaded: set[str] = set()
+
+
+async def load_modules(*names: str) -> None:
+    """Load the modules of an SDK in a thread, because it takes up to some seconds."""
+    if not _loaded.issuperset(names):
+        await asyncio.to_thread(_load, names)
+        _loaded.update(names)
+
+
+def _load(names: Sequence[str]) -> None:
+    for name in names:
+        import_module(name)
+    if "httpx2" in names:
+        # The SDKs on httpx2 are given this one.
+        shared_ssl_context()
 
 
 class PerEventLoop(Generic[T]):
@@ -80,16 +100,16 @@ class SDKModel(Generic[C]):
         headers: HTTP headers to add to each request.
 
     Raises:
-        SetupError: The SDK is not installed.
+        MissingExtraError: The SDK is not installed.
     """
 
     provider: ClassVar[str]
     """The prefix of the model's name."""
-    sdk: ClassVar[str]
-    """The SDK's name, for errors."""
     sdk_modules: ClassVar[tuple[str, ...]]
     extra: ClassVar[str] = ""
     """The extra with the SDK, if it is not named after the provider."""
+    _environment_prefixes: ClassVar[tuple[str, ...]]
+    """The beginnings of environment variables that the SDK reads, in upper case."""
 
     @check_arguments
     def __init__(
@@ -101,7 +121,7 @@ class SDKModel(Generic[C]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.model = model
-        require_extra(*self.sdk_modules, model=self.name, what=self.sdk, extra=self.extra or self.provider)
+        require_extra(f"the model `{self.name}`", self.extra or self.provider, *self.sdk_modules)
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})
@@ -118,9 +138,3 @@ class SDKModel(Generic[C]):
 
     def _make_client(self) -> C:
         raise NotImplementedError
-
-
-def require_extra(*modules: str, model: str, what: str, extra: str) -> None:
-    """Raise SetupError with the pip command unless all modules are installed."""
-    if not all(find_spec(module) is not None for module in modules):
-        raise SetupError(f"the model `{model}` needs {what}; install it with: pip install 'batonkit[{extra}]'")

@@ -24,6 +24,7 @@ _TOOLS = (
 )
 _MESSAGES = "the conversation; give it to the run, and change what an agent reads with its `history` or `middleware`"
 _INSTRUCTIONS = "the agent's instructions; use its `instructions`"
+_RETRIES = "the retries; use ModelSettings(max_retries=…)"
 _REPLACES = {
     "tools": _TOOLS,
     "messages": _MESSAGES,
@@ -34,6 +35,8 @@ _REPLACES = {
     "systemInstruction": _INSTRUCTIONS,
     "system_instruction": _INSTRUCTIONS,
     "model": "the model that is recorded; use `model` of the agent, the runner or the run",
+    "max_retries": _RETRIES,
+    "num_retries": _RETRIES,
     "stream": "the mode in which the response is read; use Runner.stream(…) for a streamed run",
 }
 """The parts of a request that fields would replace, in the API of any provider, and what to use instead."""
@@ -62,6 +65,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metac
         metadata: Labels that the provider stores with the request.
         service_tier: The processing tier: `auto`, `default`, or the provider's own word, such as `flex`.
         timeout: The seconds to wait for a connection, and for the next bytes of the response.
+        max_retries: How often a request is repeated that fails for a passing reason before its response has begun; by
+            default twice. 0 switches retries off.
         extra_headers: HTTP headers to add to each request.
         extra_query: Query parameters to add to the URL of each request.
         extra_body: Fields to add to the body of each request as they are. Those that hold the conversation, the
@@ -87,12 +92,15 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metac
     metadata: Mapping[str, str] | None = None
     service_tier: str | None = None
     timeout: float | None = None
+    max_retries: int | None = None
     extra_headers: Mapping[str, str] | None = None
     extra_query: Mapping[str, str] | None = None
     extra_body: Mapping[str, Any] | None = None
     ignore_unsupported: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.max_retries is not None and self.max_retries < 0:
+            raise SetupError(f"ModelSettings(max_retries={self.max_retries}) must be at least 0, which means none")
         refuse_replacing_fields("ModelSettings(extra_body=…)", self.extra_body)
 
     def merge(self, other: "ModelSettings | None") -> "ModelSettings":

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..messages import Reasoning, TokenLogprob, Usage
+from .encoding import replace_lone_surrogates, valid_text
 from .model import Chunk, ModelResponse, ReasoningChunk, TextChunk
 from .provider_errors import empty, filtered, malformed
 
@@ -37,20 +38,24 @@ class StreamParser:
         try:
             return decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(self._model, error, payload) from None
+            repaired = replace_lone_surrogates(payload.decode(errors="replace")).encode()
+            if repaired == payload:
+                raise malformed(self._model, error, payload) from None
+        # Models split characters that take two tokens; the rest of the response is still good.
+        return self._decode(decode, repaired)
 
-    def _add_text(self, text: str) -> None:
+    def _add_text(self, text: str, index: int = 0) -> None:
         if not text:
             return
         if self._is_reasoning:
             self._close_reasoning()
         self._has_answer = True
-        self._chunks.append(TextChunk(text))
+        self._chunks.append(TextChunk(valid_text(text), index))
 
     def _add_reasoning(self, text: str) -> None:
         if text:
             self._is_reasoning = True
-            self._chunks.append(ReasoningChunk(text))
+            self._chunks.append(ReasoningChunk(valid_text(text)))
 
     def _close_reasoning(self, signature: Any = None) -> None:
         """End the block of reasoning, if one is open or has a signature."""

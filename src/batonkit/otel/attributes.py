@@ -62,6 +62,8 @@ class AttributeInfo(NamedTuple):
 
 
 _ALL = "all"
+_CHAIN = "CHAIN"
+"""The kind of runs and handoffs in OpenInference: steps that are no agent, model or tool."""
 ATTRIBUTES: Mapping[str, AttributeInfo] = {
     "gen_ai.operation.name": AttributeInfo("all but handoffs", "the kind of the span"),
     "gen_ai.conversation.id": AttributeInfo(_ALL, "the thread, or the run if it has none"),
@@ -94,7 +96,7 @@ ATTRIBUTES: Mapping[str, AttributeInfo] = {
     "gen_ai.tool.name": AttributeInfo("tool", "the tool"),
     "gen_ai.tool.type": AttributeInfo("tool", "`function`"),
     "gen_ai.tool.description": AttributeInfo("tool", "the description of the tool"),
-    "gen_ai.tool.call.id": AttributeInfo("tool, handoff", "the id of the call"),
+    "gen_ai.tool.call.id": AttributeInfo("tool", "the id of the call"),
     "gen_ai.input.messages": AttributeInfo("run, chat", "the input of the run; the messages of the request", True),
     "gen_ai.output.messages": AttributeInfo("run, chat", "the output of the run; the response", True),
     "gen_ai.system_instructions": AttributeInfo("chat", "the instructions", True),
@@ -103,6 +105,8 @@ ATTRIBUTES: Mapping[str, AttributeInfo] = {
     "gen_ai.tool.call.result": AttributeInfo("tool", "the result of the call", True),
     "input.value": AttributeInfo("run", "the text of the input, by its name in OpenInference", True),
     "output.value": AttributeInfo("run", "the text of the output, by its name in OpenInference", True),
+    "openinference.span.kind": AttributeInfo("run, handoff", "`CHAIN`, for which the conventions have no word"),
+    "user.id": AttributeInfo("run", "the owner of the run"),
     "error.type": AttributeInfo(_ALL, "the class of the error, `tool_error` or `not_followed`"),
     "baton.run.id": AttributeInfo("run", "the run"),
     "baton.run.status": AttributeInfo("run", "`completed`, `suspended`, `failed` or `cancelled`"),
@@ -113,6 +117,7 @@ ATTRIBUTES: Mapping[str, AttributeInfo] = {
     "baton.handoff.source": AttributeInfo("handoff", "the agent that hands over"),
     "baton.handoff.target": AttributeInfo("handoff", "the agent that takes over, if the transfer is followed"),
     "baton.handoff.requested": AttributeInfo("handoff", "the targets that the response asked for, in order"),
+    "baton.handoff.call.id": AttributeInfo("handoff", "the id of the call that asked for the transfer"),
     "baton.handoff.reason": AttributeInfo("handoff", "`returned` or `loop`, if no call asked for the transfer"),
     "baton.handoff.payload": AttributeInfo("handoff", "the input of the handoff", True),
 }
@@ -150,10 +155,9 @@ class ContentPolicy:
 
     def get(self, name: str, make: Callable[[], Any]) -> str | None:
         """Return the content of an attribute as text; None if it is not recorded."""
-        return self.redacted(name, make()) if self.is_on else None
-
-    def redacted(self, name: str, value: Any) -> str | None:
-        """Return text that is recorded with and without content, such as that of an error."""
+        if not self.is_on:
+            return None
+        value = make()
         if self._redact is not None:
             try:
                 value = self._redact(name, value)
@@ -173,13 +177,15 @@ class RunIdentity(Struct, frozen=True):
     root: str = ""
     conversation: str = ""
     fingerprint: Mapping[str, str] = {}
+    owner: str = ""
 
     @staticmethod
     def of(started: RunStarted) -> "RunIdentity":
         """Return the identity of the run that an event starts."""
         # A run of a thread starts with its active agent; the fingerprint begins with the root of the team.
         root = next(iter(started.team_fingerprint), started.root_agent)
-        return RunIdentity(started.run_id, root, started.thread or started.run_id, started.team_fingerprint)
+        conversation = started.thread or started.run_id
+        return RunIdentity(started.run_id, root, conversation, started.team_fingerprint, started.owner)
 
     def agent(self, name: str) -> Attributes:
         """Return the attributes of a span that belongs to an agent."""
@@ -206,6 +212,8 @@ def run_attributes(run: RunIdentity, messages: Sequence[Message], content: Conte
         "gen_ai.operation.name": "invoke_workflow",
         "gen_ai.workflow.name": run.root,
         "gen_ai.conversation.id": run.conversation,
+        "openinference.span.kind": _CHAIN,
+        "user.id": run.owner or None,
         "baton.run.id": run.run_id,
     }
     if messages and content.is_on:
@@ -376,6 +384,7 @@ def handoff_attributes(
     """
     found: Attributes = {
         **run.agent(source),
+        "openinference.span.kind": _CHAIN,
         "baton.handoff.source": source,
         "baton.handoff.requested": [*requested],
     }
@@ -385,7 +394,7 @@ def handoff_attributes(
     return {
         **found,
         "baton.handoff.target": transferred.target,
-        "gen_ai.tool.call.id": transferred.call_id,
+        "baton.handoff.call.id": transferred.call_id,
         "baton.handoff.reason": transferred.reason or None,
         "baton.handoff.payload": None if payload is None else content.get("baton.handoff.payload", lambda: payload),
     }

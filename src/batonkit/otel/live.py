@@ -18,8 +18,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from .._wording import error_text
 from ..context import RunContext
 from ..context.run_state import RunState
-from ..log import AgentResponded, AnyEvent, Delta, Event, Origin, RunResumed, RunStarted, keys
-from ..messages import Usage
+from ..log import AgentResponded, AgentStarted, AnyEvent, Delta, Event, Origin, RunResumed, RunStarted, keys
+from ..messages import Message, Usage
 from ..models import Chunk, CompleteResponse, Model, ModelRequest, ModelResponse
 from ..runs.stream import STATUS_BY_EVENT
 from ..tools import Tool, ToolResult
@@ -48,6 +48,15 @@ def parse_traceparent(traceparent: str) -> SpanContext | None:
     context = _propagator.extract({"traceparent": traceparent}, context=current.Context())
     found = get_current_span(context).get_span_context()
     return found if found.is_valid else None
+
+
+def _input_of_drive(past: Sequence[Event], started: RunStarted | None) -> Sequence[Message]:
+    """Return the input of a run in its first drive, also if another process has started it."""
+    if started is not None:
+        return started.input
+    if any(isinstance(event, AgentStarted) for event in past):
+        return ()
+    return next((event.input for event in past if isinstance(event, RunStarted)), ())
 
 
 class _CurrentSpan:
@@ -188,7 +197,7 @@ class LiveRun(RunSpanBuilder):
         before = parse_traceparent(next(filter(None, reversed(recorded)), ""))
         parent = get_current_span().get_span_context()
         links = [Link(before)] if before is not None and before.span_id != parent.span_id else []
-        found = attributes.run_attributes(self._identity, () if started is None else started.input, self._content)
+        found = attributes.run_attributes(self._identity, _input_of_drive(past, started), self._content)
         name = f"invoke_workflow {self._identity.root}"
         start = to_nanoseconds(self._drive_start)
         span = self._tracer.start_span(name, attributes=present(found), links=links, start_time=start)
@@ -274,8 +283,8 @@ class LiveRun(RunSpanBuilder):
             self.metrics.interrupts(len(self._log.open_interrupts()) - self._open_interrupts)
 
     def error_text(self, error: BaseException) -> str:
-        """Return the message of an exception, redacted."""
-        return self._content.redacted("exception.message", error_text(error)) or ""
+        """Return the message of an exception; "" if content is not recorded, which it may quote."""
+        return self._content.get("exception.message", lambda: error_text(error)) or ""
 
     def _activation(self, origin: Origin, run: OpenSpan, timestamp: float) -> OpenSpan:
         """Return the open span that an event of an activation belongs to; events open none."""

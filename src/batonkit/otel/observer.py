@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .._checks import check_arguments
 from ..context.run_state import RunState
-from ..errors import SetupError
+from ..errors import MissingExtraError
 from ..log import Event
 from ..runs import EventHandler
 from ..stores import FullStore
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from .live import LiveRun
-
-_MISSING = "OTelObserver needs OpenTelemetry: pip install 'batonkit[otel]'"
 
 
 class OTelObserver:
@@ -57,8 +55,8 @@ class OTelObserver:
 
             from .live import LiveRun
             from .metrics import Metrics
-        except ImportError:
-            raise SetupError(_MISSING) from None
+        except ImportError as missing:
+            raise MissingExtraError("OTelObserver", "otel", missing) from missing
         self._live = LiveRun
         self._tracer = get_tracer("baton", __version__, tracer_provider, SCHEMA_URL)
         self._metrics = Metrics(get_meter("baton", __version__, meter_provider, SCHEMA_URL))
@@ -98,8 +96,8 @@ class OTelObserver:
         """
         try:
             from .setup import make_providers
-        except ImportError:
-            raise SetupError(_MISSING) from None
+        except ImportError as missing:
+            raise MissingExtraError("OTelObserver", "otel", missing) from missing
         tracer_provider, meter_provider = make_providers(url, dict(headers or {}), service_name, metrics=metrics)
         observer = cls(tracer_provider, meter_provider, content=content, redact=redact)
         observer._own_providers = (tracer_provider, meter_provider) if metrics else (tracer_provider,)
@@ -140,14 +138,6 @@ class OTelObserver:
         metrics = self._metrics if is_measured else None
         live = self._runs[run.id] = self._live(self._tracer, self._content, metrics, run, first_events)
         return live
-
-    def current_traceparent(self) -> str:
-        """Return the W3C trace context of the current span; "" if there is none."""
-        from opentelemetry.trace import get_current_span
-
-        from .live import to_traceparent
-
-        return to_traceparent(get_current_span().get_span_context())
 
     def measure_store(self, store: FullStore) -> FullStore:
         """Return a store that measures its calls; a runner with this observer calls it.

@@ -307,9 +307,9 @@ class RunSpanBuilder:
     def _stop(self, event: Event, run: OpenSpan) -> None:
         run.span.set_attribute("baton.run.status", STATUS_BY_EVENT[type(event)])
         if isinstance(event, events.RunFailed):
-            message = self._content.redacted("exception.message", event.message) or ""
+            message = self._content.get("exception.message", lambda: event.message)
             for opened in (run, *self._open.values()):
-                opened.fail(opened.error or event.error_type, message)
+                opened.fail(opened.error or event.error_type, message or "")
             exception: Attributes = {"exception.type": event.error_type, "exception.message": message}
             run.add_event("exception", exception, event.timestamp)
         self._end(run, event.timestamp)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from .._propagation import inject_trace
 from .._wording import show
 from ..agents.tracing import RunTrace
 from ..context.run_state import RunState
@@ -54,10 +55,6 @@ class TracingObserver(Observer, Protocol):
         """Open the span of a run that is about to be driven, and make it current."""
         ...
 
-    def current_traceparent(self) -> str:
-        """Return the W3C trace context of the current span; "" if there is none."""
-        ...
-
     def measure_store(self, store: FullStore) -> FullStore:
         """Return a store that measures its calls."""
         ...
@@ -68,10 +65,11 @@ def find_tracer(observers: Sequence[Observer]) -> TracingObserver | None:
     return next((observer for observer in observers if isinstance(observer, TracingObserver)), None)
 
 
-def current_traceparent(observers: Sequence[Observer]) -> str:
-    """Return the W3C trace context of the current span; "" if runs are not traced."""
-    tracer = find_tracer(observers)
-    return "" if tracer is None else tracer.current_traceparent()
+def current_traceparent() -> str:
+    """Return the W3C trace context of the current span; "" if there is none."""
+    headers: dict[str, str] = {}
+    inject_trace(headers)
+    return headers.get("traceparent", "")
 
 
 def measure_store(store: FullStore, observers: Sequence[Observer]) -> FullStore:

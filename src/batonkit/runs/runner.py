@@ -350,9 +350,9 @@ class Runner(Generic[C, Out]):
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
         started = new_run_started(input, args, self.team, self._fingerprint)
-        if not self._options.observers:
-            return started
-        return msgspec.structs.replace(started, traceparent=current_traceparent(self._options.observers))
+        # The process that drives the run may trace it, even if this one does not.
+        traceparent = current_traceparent()
+        return msgspec.structs.replace(started, traceparent=traceparent) if traceparent else started
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
         # The store's connections belong to this event loop, which is about to end.

@@ -34,7 +34,7 @@ try:
     from mcp_types import INVALID_PARAMS
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 except ImportError as error:
-    raise errors.SetupError("MCP needs its library: pip install 'batonkit[mcp]'") from error
+    raise errors.MissingExtraError("batonkit.serve.mcp_app", "mcp", error) from error
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -9,6 +9,7 @@ from math import ceil
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from .._checks import require_extra
 from ..errors import AddressError, SetupError
 from .http.application import SHUTDOWN, Shutdown
 from .http.auth import is_local
@@ -190,10 +191,7 @@ def check_server(host: str, *, allow_anonymous: bool) -> None:
     Raises:
         SetupError: uvicorn is not installed, or `host` is not a loopback address and `allow_anonymous` is False.
     """
-    try:
-        import uvicorn as _  # noqa: F401
-    except ImportError:
-        raise SetupError("serving an app needs uvicorn: pip install 'batonkit[serving]'") from None
+    require_extra("serving an app", "serving", "uvicorn")
     if not allow_anonymous and not is_local(host):
         raise SetupError(
             f"host `{host}` can be reached from other machines; if the app has auth=… or anonymous access is intended, "

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .. import agents as core
 from ..context import Limits, RunContext
-from ..errors import SetupError
+from ..errors import MissingExtraError, SetupError
 from ..messages import ToolSpec
 from ..runs import HandoffRules, Runner
 from ..tools import Tool, ToolResult
@@ -143,10 +143,7 @@ class Swarm:
         try:
             openai: Any = import_module("openai")
         except ImportError as error:
-            raise SetupError(
-                "Swarm() without a client uses OpenAI's, which is not installed; run `pip install openai`, "
-                "or pass Swarm(client=…) any object with chat.completions.create"
-            ) from error
+            raise MissingExtraError("Swarm() without client=…", "openai-sdk", error) from error
         return openai.OpenAI()
 
     @overload

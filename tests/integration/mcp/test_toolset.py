@@ -54,8 +54,9 @@ assert not {"mcp", "mcp_types", "httpx2"} & set(sys.modules)
 sys.modules["mcp_types"] = None
 try:
     batonkit.mcp.MCPToolset
-except batonkit.SetupError as error:
+except batonkit.errors.MissingExtraError as error:
     print(error)
 """
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (completed.stdout, completed.stderr) == ("MCP needs its library: pip install 'batonkit[mcp]'\n", "")
+    wanted = "batonkit.mcp needs `mcp_types`, which is not installed: pip install 'batonkit[mcp]'\n"
+    assert (completed.stdout, completed.stderr) == (wanted, "")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from tests.postgres import PostgresAddress, PostgresServer
 
-from batonkit.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
+from batonkit.errors import LogError, MissingExtraError, RunConflictError, RunExistsError, SetupError, StoreError
 from batonkit.stores import PostgresStore, Store
 from batonkit.stores.postgres import pool as postgres_pool
 
@@ -256,9 +256,8 @@ def test_a_missing_package_error_has_the_pip_command(monkeypatch: pytest.MonkeyP
 
     monkeypatch.delitem(sys.modules, "batonkit.stores.postgres.pool", raising=False)
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(
-        SetupError, match=r"a package that is not installed \(psycopg\); pip install 'batonkit\[postgres\]'"
-    ):
+    message = r"PostgresStore needs `psycopg`, which is not installed: pip install 'batonkit\[postgres\]'"
+    with pytest.raises(MissingExtraError, match=message):
         PostgresStore("postgresql://host/runs")
 
 

@@ -31,7 +31,7 @@ from batonkit.models import (
 from batonkit.models.anthropic import AnthropicModel
 from batonkit.testing import ScriptedStream, call, say
 
-HELLO = ModelRequest((UserMessage("Hello"),))
+HELLO = ModelRequest((UserMessage("Hello"),), settings=ModelSettings(max_retries=0))
 WAVE = ToolSpec("wave")
 
 
@@ -190,13 +190,6 @@ async def test_an_unreachable_server_raises_a_connection_error() -> None:
         with pytest.raises(ModelConnectionError, match="cannot be reached") as raised:
             await answer(AnthropicModel("claude-opus-5-5", api_key="k", base_url=url))
     assert raised.value.retryable
-
-
-async def test_the_sdk_does_not_retry() -> None:
-    async with AnthropicServer([HttpFault(529), "Late."]) as server:
-        with pytest.raises(Exception, match="529"):
-            await answer(model_at(server))
-        assert len(server.requests) == 1
 
 
 async def test_a_model_can_be_used_in_consecutive_event_loops() -> None:

@@ -28,7 +28,7 @@ from batonkit.models import Model, ModelRequest, ModelResponse, ModelSettings, c
 from batonkit.models.google import GoogleModel
 from batonkit.testing import ScriptedStream, ScriptStep, call, say
 
-HELLO = ModelRequest((UserMessage("Hello"),))
+HELLO = ModelRequest((UserMessage("Hello"),), settings=ModelSettings(max_retries=0))
 WAVE = ToolSpec("wave")
 
 

@@ -167,6 +167,59 @@ async def test_calls_without_ids_that_share_an_index_are_kept_apart() -> None:
     assert message.tool_calls == (ToolCall("", "now", "{}"), ToolCall("", "here", "{}"))
 
 
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        [_calls_delta(_call_fragment(0, None, "add", '{"a":1}'), _call_fragment(0, None, "add", '{"a":2}'))],
+        [
+            _calls_delta(_call_fragment(0, None, "add", '{"a":1}')),
+            _calls_delta(_call_fragment(0, None, "add", '{"a":2}')),
+        ],
+        [
+            _calls_delta(_call_fragment(0, None, "add", '{"a"')),
+            _calls_delta(_call_fragment(0, None, "add", ":1}")),
+            _calls_delta(_call_fragment(0, None, "add", "")),
+            _calls_delta(_call_fragment(0, None, "add", '{"a":')),
+            _calls_delta(_call_fragment(0, None, "add", "2}")),
+        ],
+        [
+            _calls_delta(_call_fragment(0, None, "add", '{"a":1}')),
+            _calls_delta(_call_fragment(0, None, "add", "")),
+            _calls_delta(_call_fragment(0, None, None, '{"a":2}')),
+        ],
+    ],
+    ids=["one chunk", "two chunks", "name in every piece", "name first"],
+)
+async def test_calls_of_one_tool_without_ids_that_share_an_index_are_kept_apart(payloads: list[dict[str, Any]]) -> None:
+    message = await _read_message(*payloads, delta("tool_calls"))
+    assert message.tool_calls == (ToolCall("", "add", '{"a":1}'), ToolCall("", "add", '{"a":2}'))
+
+
+LONE = "\\ud83d"
+"""Half of a surrogate pair, as it is escaped in JSON."""
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (f"a{LONE}b", "a\ufffdb"),
+        (LONE, "\ufffd"),
+        ("\\ude00", "\ufffd"),
+        (f"{LONE}\\ude00{LONE}", "\U0001f600\ufffd"),
+        (f"{LONE}\\u0041", "\ufffdA"),
+        (f"\\\\ud83d{LONE}", "\\ud83d\ufffd"),
+    ],
+)
+async def test_half_of_a_surrogate_pair_is_replaced(escaped: str, text: str) -> None:
+    payload = f'{{"choices":[{{"index":0,"delta":{{"content":"{escaped}"}}}}]}}'
+    assert (await _read_message(payload, delta("stop"))).content == text
+
+
+async def test_half_of_a_surrogate_pair_in_arguments_is_replaced() -> None:
+    message = await _read_message(_calls_delta(_call_fragment(0, "c1", "add", f'{{"a":"{LONE}"}}')), delta("stop"))
+    assert message.tool_calls == (ToolCall("c1", "add", '{"a":"\\ufffd"}'),)
+
+
 async def test_the_deprecated_function_call_field_is_parsed() -> None:
     payloads = delta(function_call={"name": "add", "arguments": '{"a"'}), delta(function_call={"arguments": ":1}"})
     message = await _read_message(*payloads, delta("function_call"))

@@ -22,10 +22,10 @@ from batonkit.errors import (
     RateLimitError,
 )
 from batonkit.messages import UserMessage
-from batonkit.models import Chunk, ModelRequest, TextChunk
+from batonkit.models import Chunk, ModelRequest, ModelSettings, TextChunk
 from batonkit.testing import ScriptedModel
 
-ASK = ModelRequest([UserMessage("Hello")])
+ASK = ModelRequest([UserMessage("Hello")], settings=ModelSettings(max_retries=0))
 HI = stream(delta(content="Hi."), delta("stop"), "[DONE]")
 
 

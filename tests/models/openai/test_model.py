@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.models.openai.raw_server import RawServer, delta, json_reply, read_chunks, stream
+from tests.models.openai.raw_server import RawServer, delta, json_reply, read_chunks, read_response, stream
 from tests.servers import OpenAIServer
 
 from batonkit import Agent, Runner, SetupError, tool
@@ -19,6 +19,7 @@ from batonkit.messages import (
     ToolSpec,
     Usage,
     UserMessage,
+    answer_of,
 )
 from batonkit.models import ModelRequest, ModelResponse, OutputSchema, TextChunk, collect_response
 from batonkit.models.openai import OpenAIModel
@@ -175,7 +176,7 @@ async def test_the_answer_tool_has_a_unique_name() -> None:
     fragment = {"index": 0, "id": "c1", "function": {"name": "final_answer_", "arguments": '{"sum":1}'}}
     async with RawServer(stream(delta(tool_calls=[fragment]), delta("tool_calls"), "[DONE]")) as server:
         chunks = await read_chunks(server.model(structured="tool"), request)
-    assert chunks == [TextChunk('{"sum":1}'), ModelResponse(stop_reason="stop")]
+    assert chunks == [TextChunk('{"sum":1}', 1), ModelResponse(stop_reason="stop")]
     alone = ModelRequest([UserMessage("Hi")], output_schema=OutputSchema("Sum", SCHEMA))
     async with RawServer(stream(delta("stop", content="1"), "[DONE]")) as server:
         await read_chunks(server.model(structured="tool"), alone)
@@ -227,3 +228,13 @@ def test_invalid_options_are_refused() -> None:
         OpenAIModel("")
     with pytest.raises(SetupError, match="uses the URL, key, headers and TLS settings of the client"):
         OpenAIModel("m", client=wrong, api_key="x")
+
+
+async def test_text_before_the_call_of_the_output_tool_is_not_part_of_the_answer() -> None:
+    fragment = {"index": 0, "id": "c1", "function": {"name": "final_answer", "arguments": '{"sum":1,"note":"done"}'}}
+    events = [delta(content="I add."), delta(tool_calls=[fragment]), delta("tool_calls"), "[DONE]"]
+    request = ModelRequest([UserMessage("Hi")], output_schema=OutputSchema("Sum", SCHEMA))
+    async with RawServer(stream(*events)) as server:
+        message = (await read_response(server.model(structured="tool"), request)).message
+    assert message is not None
+    assert answer_of(message.content) == '{"sum":1,"note":"done"}'

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from tests.models.openai.raw_server import (
     HANG,
     STREAM,
@@ -14,6 +15,7 @@ from tests.models.openai.raw_server import (
     stream,
 )
 
+from batonkit import Agent, Runner
 from batonkit.errors import (
     ContentFilterError,
     ContextTooLongError,
@@ -24,11 +26,13 @@ from batonkit.errors import (
     OverloadedError,
     RateLimitError,
 )
-from batonkit.messages import AssistantMessage, Image, Reasoning, ToolCall, Usage, UserMessage
-from batonkit.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.log import TextDelta
+from batonkit.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, Usage, UserMessage
+from batonkit.models import Chunk, ModelRequest, ModelResponse, ModelSettings, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.stores import MemoryStore
 
-ASK = ModelRequest([UserMessage("Hello")])
-ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False)
+ASK = ModelRequest([UserMessage("Hello")], settings=ModelSettings(max_retries=0))
+ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False, settings=ModelSettings(max_retries=0))
 USAGE = {
     "input_tokens": 20,
     "output_tokens": 9,
@@ -53,6 +57,7 @@ SIGNATURE = {
     "summary": [{"type": "summary_text", "text": "I add."}],
     "encrypted_content": "secret",
     "calls_before": 0,
+    "messages_before": 0,
 }
 
 
@@ -196,3 +201,111 @@ async def test_a_response_without_output_is_malformed() -> None:
     async with RawServer(json_reply({"choices": []})) as server:
         with pytest.raises(MalformedResponseError, match="it has no output"):
             await read_response(server.model(api="responses"), ASK_UNSTREAMED)
+
+
+COMMENTARY = {**MESSAGE_ITEM, "phase": "commentary", "content": [{"type": "output_text", "text": "I look it up."}]}
+ANSWER = {
+    **MESSAGE_ITEM,
+    "id": "m_2",
+    "phase": "final_answer",
+    "content": [{"type": "output_text", "text": '{"city":"Rome"}'}],
+}
+
+
+class Trip(BaseModel):
+    city: str
+
+
+def _streamed(index: int, item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a message item whose text arrives in two pieces."""
+    text = item["content"][0]["text"]
+    return [
+        _event("output_item.added", index, item={**item, "content": []}),
+        _event("output_text.delta", index, delta=text[:4]),
+        _event("output_text.delta", index, delta=text[4:]),
+        _event("output_item.done", index, item=item),
+    ]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        stream(*_streamed(0, COMMENTARY), *_streamed(1, ANSWER), _end(COMMENTARY, ANSWER)),
+        stream(_end(COMMENTARY, ANSWER)),
+        json_reply(_end(COMMENTARY, ANSWER)["response"]),
+    ],
+    ids=["streamed", "only at the end", "unstreamed"],
+)
+async def test_an_answer_with_commentary_before_it_fits_its_output_type(reply: bytes) -> None:
+    async with RawServer(reply) as server:
+        agent = Agent("Guide", model=server.model(api="responses"), output_type=Trip)
+        result = await Runner(agent).run("Where?")
+        assert len(server.requests) == 1
+    assert result.output == Trip(city="Rome")
+
+
+async def test_messages_of_a_response_are_kept_apart_and_sent_back_with_their_phase() -> None:
+    reply = stream(*_streamed(0, COMMENTARY), *_streamed(1, ANSWER), _end(COMMENTARY, ANSWER))
+    async with RawServer(reply, reply) as server:
+        runner = Runner(Agent("Guide", model=server.model(api="responses")), store=MemoryStore())
+        result = await runner.run("Where?", thread="t")
+        await runner.run("Really?", thread="t")
+        sent = server.requests[1].body["input"]
+    assert result.output == '{"city":"Rome"}'
+    assert result.messages[-1].content == (
+        Text("I look it up.", phase="commentary"),
+        Text('{"city":"Rome"}', phase="final_answer"),
+    )
+    assert sent[1:-1] == [
+        {"role": "assistant", "content": "I look it up.", "phase": "commentary"},
+        {"role": "assistant", "content": '{"city":"Rome"}', "phase": "final_answer"},
+    ]
+
+
+async def test_subscribers_receive_messages_on_lines_of_their_own() -> None:
+    reply = stream(*_streamed(0, COMMENTARY), *_streamed(1, ANSWER), _end(COMMENTARY, ANSWER))
+    async with RawServer(reply) as server:
+        runner = Runner(Agent("Guide", model=server.model(api="responses")))
+        async with runner.stream("Where?") as run:
+            pieces = [event.text async for event in run if isinstance(event, TextDelta)]
+    assert "".join(pieces) == 'I look it up.\n{"city":"Rome"}'
+
+
+async def test_of_messages_without_a_phase_the_last_is_the_answer() -> None:
+    first = {**COMMENTARY, "phase": None}
+    last = {**ANSWER, "phase": None}
+    async with RawServer(stream(*_streamed(0, first), *_streamed(1, last), _end(first, last))) as server:
+        agent = Agent("Guide", model=server.model(api="responses"), output_type=Trip)
+        assert (await Runner(agent).run("Where?")).output == Trip(city="Rome")
+
+
+async def test_commentary_alone_is_the_answer() -> None:
+    async with RawServer(stream(*_streamed(0, COMMENTARY), _end(COMMENTARY))) as server:
+        result = await Runner(Agent("Guide", model=server.model(api="responses"))).run("Where?")
+    assert result.output == "I look it up."
+
+
+async def test_reasoning_stays_before_the_message_that_it_led_to() -> None:
+    second = {**REASONING_ITEM, "id": "rs_2"}
+    reply = stream(_end(REASONING_ITEM, COMMENTARY, second, ANSWER))
+    async with RawServer(reply, stream(_end(ANSWER))) as server:
+        runner = Runner(Agent("Guide", model=server.model("gpt-5", api="responses")), store=MemoryStore())
+        await runner.run("Where?", thread="t")
+        await runner.run("Really?", thread="t")
+        sent = server.requests[1].body["input"]
+    assert [item.get("id") or item.get("phase") for item in sent] == [
+        None,
+        "rs_1",
+        "commentary",
+        "rs_2",
+        "final_answer",
+        None,
+    ]
+
+
+async def test_text_before_the_call_of_the_output_tool_is_not_part_of_the_answer() -> None:
+    call = {**CALL_ITEM, "name": "final_answer", "arguments": '{"city":"Rome"}'}
+    async with RawServer(stream(_end(MESSAGE_ITEM, call))) as server:
+        agent = Agent("Guide", model=server.model(api="responses", structured="tool"), output_type=Trip)
+        assert (await Runner(agent).run("Where?")).output == Trip(city="Rome")
+        assert len(server.requests) == 1

@@ -29,10 +29,10 @@ from batonkit.messages import UserMessage
 from batonkit.models import Chunk, ModelRequest, ModelSettings, TextChunk
 from batonkit.models.openai import OpenAIModel
 
-ASK = ModelRequest([UserMessage("Hello")])
-ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False)
+ASK = ModelRequest([UserMessage("Hello")], settings=ModelSettings(max_retries=0))
+ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False, settings=ModelSettings(max_retries=0))
 HI = json_reply({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]})
-ASK_WITH_SHORT_TIMEOUT = ModelRequest([UserMessage("Hello")], settings=ModelSettings(timeout=0.05))
+ASK_WITH_SHORT_TIMEOUT = ModelRequest([UserMessage("Hello")], settings=ModelSettings(timeout=0.05, max_retries=0))
 
 
 async def test_consecutive_requests_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """AnthropicModel, the parser of its event stream and the mapping of its errors."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,10 +10,11 @@ from ..._checks import check_arguments
 from ...errors import AuthenticationError, ModelError
 from ...messages import Usage
 from .. import provider_errors
+from ..backoff import DEFAULT_RETRIES, respond_with_retries
 from ..encoding import Block, without_none
 from ..event_stream import BaseResponseStream, EventParser, stream_response
 from ..model import Chunk, ModelRequest, ToolCallChunk
-from ..sdk_clients import SDKModel, shared_ssl_context
+from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, load_modules, shared_ssl_context
 from ..sdk_transport import open_response
 from .anthropic_request import build_parameters
 
@@ -184,12 +185,12 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
     """A Claude model.
 
     Raises:
-        SetupError: Anthropic's SDK is not installed.
+        MissingExtraError: Anthropic's SDK is not installed.
     """
 
     provider = "anthropic"
-    sdk = "the SDK of Anthropic"
     sdk_modules = ("anthropic",)
+    _environment_prefixes = ("ANTHROPIC_", *TRANSPORT_VARIABLES)
 
     @check_arguments
     def __init__(
@@ -206,14 +207,19 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request. Closing the iterator closes the connection."""
+        default = DEFAULT_RETRIES if self._client is None else self._client.max_retries
+        return respond_with_retries(self._respond_once, request, model=self.name, default=default)
+
+    def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         return stream_response(request, self._send, lambda _: AnthropicStreamParser(self.name))
 
     async def _send(self, request: ModelRequest) -> BaseResponseStream:
+        await load_modules("httpx2", "anthropic.resources.messages.messages")
         import anthropic
 
         parameters = build_parameters(request, self.model, self.name)
         try:
-            client = self._client or await self._clients.get()
+            client = await self._get_client()
             return await open_response(
                 anthropic, client, client.messages, parameters, model=self.name, classify=classify
             )
@@ -224,6 +230,13 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
             if "authentication" not in str(error):
                 raise
             raise self._missing_key() from error
+
+    async def _get_client(self) -> "AsyncAnthropic":
+        """Return a client that does not retry, because the model does."""
+        if self._client is None:
+            return await self._clients.get()
+        # A copy for each request follows later changes of the client.
+        return self._client.with_options(max_retries=0)
 
     def _missing_key(self, because: str = "") -> AuthenticationError:
         advice = "set ANTHROPIC_API_KEY, or pass AnthropicModel(…, api_key=…)"
@@ -236,7 +249,6 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
             api_key=self._api_key,
             base_url=self._base_url,
             default_headers=self._headers or None,
-            # RetryModel retries instead: it knows which output was already passed on.
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(verify=shared_ssl_context(), follow_redirects=False),
         )

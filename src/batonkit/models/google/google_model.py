@@ -11,9 +11,10 @@ from uuid import uuid4
 from ...errors import AuthenticationError
 from ...messages import TokenLogprob, ToolSpec, Usage, to_media
 from .. import provider_errors
+from ..backoff import respond_with_retries
 from ..encoding import as_base64, as_json
 from ..model import Chunk, ModelRequest, PartChunk, ToolCallChunk
-from ..sdk_clients import SDKModel, shared_ssl_context
+from ..sdk_clients import TRANSPORT_VARIABLES, SDKModel, load_modules, shared_ssl_context
 from ..stream_parser import StreamParser
 from .google_request import build_parameters, function_name
 
@@ -148,7 +149,7 @@ class GoogleClient:
         # The SDK also requires a synchronous client; it is never used.
         self._unused = httpx2.Client(verify=shared_ssl_context())
         self._responses: dict[asyncio.Task[Any] | None, HTTPResponse] = {}
-        # With a custom client the SDK does not retry; RetryModel does.
+        # With a custom client the SDK does not retry; the model does.
         options = types.HttpOptions(
             base_url=base_url,
             headers=dict(headers),
@@ -222,15 +223,19 @@ class GoogleModel(SDKModel[GoogleClient]):
     """A Gemini model.
 
     Raises:
-        SetupError: The SDK google-genai is not installed.
+        MissingExtraError: The SDK google-genai is not installed.
     """
 
     provider = "google"
-    sdk = "the SDK google-genai"
     sdk_modules = ("google", "google.genai")
+    _environment_prefixes = ("GOOGLE_", "GEMINI_", *TRANSPORT_VARIABLES)
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request. Closing the iterator closes the connection."""
+        return respond_with_retries(self._respond_once, request, model=self.name)
+
+    async def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        await load_modules("httpx2", "google.genai")
         parser = GoogleStreamParser(self.name, request.tools)
         client = await self._clients.get()
         parameters = build_parameters(request, self.model, self.name)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...errors import ContextTooLongError, ModelRequestError, SetupError, WeightsError
+from ...errors import ContextTooLongError, MissingExtraError, ModelRequestError, WeightsError
 from ...messages import Usage
 from ..encoding import as_json, without_none
 
@@ -127,9 +127,7 @@ def _library() -> Any:
     try:
         return import_module("xllamacpp")
     except ImportError as error:
-        raise SetupError(
-            f"the embedded model needs llama.cpp ({error}); install it with: pip install 'batonkit[local]'"
-        ) from error
+        raise MissingExtraError("the embedded model", "local", error) from error
 
 
 def _parameters(library: Any, path: Path) -> Any:

@@ -13,16 +13,15 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from ..._checks import check_arguments
+from ..._checks import check_arguments, require_extra
 from ...errors import ModelTimeoutError
 from ...messages import Usage
 from ..model import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
-from ..sdk_clients import require_extra
 from ..settings import require_supported
 from .engine import SAMPLING, DecodeJob, Decoder, DecodeResult, LlamaDecoder
 from .prompt_texts import PROMPT_TEXTS
 from .prompts import Choice, calls_so_far, language_of, list_choices, read_arguments, to_choose, to_fill, to_speak
-from .weights import DEFAULT, ready_path
+from .weights import DEFAULT, FOLDER_VARIABLE, ready_path
 
 
 async def decode(
@@ -182,6 +181,8 @@ class LocalModel:
         WeightsError: The weights are missing or incomplete.
     """
 
+    _environment_prefixes = (FOLDER_VARIABLE,)
+
     @check_arguments
     def __init__(self, weights: str | Path = DEFAULT, *, engine: Decoder | None = None) -> None:
         self._weights = str(weights)
@@ -189,7 +190,7 @@ class LocalModel:
         self._loading = Lock()
         if engine is None:
             # Checked at construction, not in the middle of a run.
-            require_extra("xllamacpp", model=self.name, what="llama.cpp", extra="local")
+            require_extra(f"the model `{self.name}`", "local", "xllamacpp")
             ready_path(self._weights)
 
     @property

@@ -24,8 +24,8 @@ from zipfile import BadZipFile, ZipFile
 import msgspec
 from msgspec import Struct
 
+from ..._checks import require_extra
 from ...errors import SetupError, WeightsError, quote_names
-from ..sdk_clients import require_extra
 
 DEFAULT = "qwen2.5-coder"
 FOLDER_VARIABLE = "BATON_CACHE_DIR"
@@ -84,7 +84,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen).expanduser() / "models"
-    require_extra("platformdirs", model="local", what="platformdirs", extra="local")
+    require_extra("the model `local`", "local", "platformdirs")
     from platformdirs import user_cache_path
 
     return user_cache_path("baton") / "models"
@@ -247,7 +247,7 @@ def fetch(weights: Weights, folder: Path, *, report: Report, download: Download 
 
 
 def _lock(name: str, folder: Path) -> AbstractContextManager[object]:
-    require_extra("filelock", model="local", what="filelock", extra="local")
+    require_extra("the model `local`", "local", "filelock")
     from filelock import FileLock, Timeout
 
     lock = FileLock(folder / f".{name}.lock")

@@ -11,11 +11,12 @@ from ..encoding import Block, as_json, without_none
 from ..model import Chunk, ModelRequest, PartChunk, ToolCallChunk
 from ..provider_errors import cut_short, malformed
 from ..settings import require_supported
-from .chat_messages import about, chat_part, fitting_arguments, fitting_id, fitting_name, from_base64
+from .chat_messages import about, chat_part, fitting_arguments, fitting_id, fitting_name, from_base64, is_json_object
 from .dialect import Dialect, LogprobItem, OpenAIStreamParser, TokenUsage, to_logprobs
 from .errors import failed_inside
 
 _MAX_ID = 40
+_ANSWER_INDEX = 1
 _MEDIA_FOLLOWS = "The result is in the message below."
 _AUDIO_TYPES = {
     "mp3": "audio/mpeg",
@@ -258,10 +259,12 @@ class ChatStreamParser(OpenAIStreamParser):
             arguments = as_json(arguments)
         position = self._position(call, name)
         known = self._partial_calls[position]
+        known.arguments.append(arguments)
         known.is_answer = known.is_answer or name == self._answer_tool
         self._has_answer = True
         if known.is_answer:
-            self._add_text(arguments)
+            # A message of its own: text before the call is no part of the answer.
+            self._add_text(arguments, _ANSWER_INDEX)
             return
         if self._is_reasoning:
             self._close_reasoning()
@@ -284,6 +287,7 @@ class _PartialCall(Struct):
     id: str
     name: str
     is_answer: bool = False
+    arguments: list[str] = []
 
     def matches(self, call: _Call, name: str) -> bool:
         """Check whether a piece belongs to this call."""
@@ -294,7 +298,11 @@ class _PartialCall(Struct):
         # Some servers number every call 0, some give each piece a new id; only the first piece has a name.
         is_other_id = bool(call.id and self.id) and call.id != self.id
         is_other_name = bool(self.name) and name != self.name
-        return not name or not (is_other_id or is_other_name)
+        return not name or not (is_other_id or is_other_name or self._is_followed_by(call))
+
+    def _is_followed_by(self, call: _Call) -> bool:
+        """Check whether a piece with the same name and no id begins another call."""
+        return not call.id and not self.id and is_json_object("".join(self.arguments))
 
 
 def _text_of(parts: list[Any]) -> str:

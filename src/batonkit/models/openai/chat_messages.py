@@ -92,15 +92,22 @@ def fitting_name(name: str) -> str:
 
 def fitting_arguments(arguments: str) -> str:
     """Return the arguments of a call, wrapped in a JSON object if they are not one."""
-    if arguments == "{}":
+    if is_json_object(arguments):
         return arguments
-    try:
-        if arguments.lstrip()[:1] == "{":
-            _syntax.decode(arguments)
-            return arguments
-    except msgspec.DecodeError:
-        return as_json({"malformed": arguments})
     return as_json({"malformed": arguments}) if arguments.strip() else "{}"
+
+
+def is_json_object(text: str) -> bool:
+    """Check whether a text is one complete JSON object."""
+    if text == "{}":
+        return True
+    if text.lstrip()[:1] != "{":
+        return False
+    try:
+        _syntax.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _url(image: Image) -> str:

@@ -85,6 +85,14 @@ def lacking_settings(provider: str, api: str) -> dict[str, str]:
     return {**dict.fromkeys(own, _SEND_ANYWAY), **dict.fromkeys(_ONLY_IN_CHAT, _USE_CHAT)}
 
 
+def environment_prefixes(provider: str) -> tuple[str, ...]:
+    """Return the beginnings of a provider's environment variables."""
+    known = PROVIDERS.get(provider, ProviderDefaults())
+    # The variables of Azure begin with AZURE_OPENAI_, but for organization, project and version.
+    own = {f"{name.partition('_')[0]}_" for name in (known.key_name, known.url_name) if name}
+    return (*own, "OPENAI_") if provider == "azure" else tuple(own)
+
+
 class OpenAIEndpoint:
     """The URL and the headers of requests. Its repr does not show the key.
 
@@ -104,10 +112,12 @@ class OpenAIEndpoint:
     ) -> None:
         known = PROVIDERS.get(provider, ProviderDefaults())
         self.provider = provider
-        self._key_name = known.key_name
+        self._known = known
+        self._default_url = None if base_url else _default_url(provider, known)
+        """The URL that the environment named, or the provider's own."""
         is_azure = provider == "azure"
         self._azure_version = api_version or _env("OPENAI_API_VERSION") if is_azure else None
-        self.base_url = _check_url(base_url or _default_url(provider, known), provider, known)
+        self.base_url = _check_url(base_url or self._default_url or "", provider, known)
         if is_azure and base_url is None and "/openai" not in self.base_url:
             self.base_url += "/openai" if self._azure_version is not None else "/openai/v1"
         self._key = api_key
@@ -131,7 +141,7 @@ class OpenAIEndpoint:
     async def headers(self, extra: Mapping[str, str] | None, *, model: str) -> dict[str, str]:
         """Return the headers of a request. Raises AuthenticationError if a key is missing."""
         # Read for each request: a program may load its environment after creating its models.
-        key = self._key or _env(self._key_name)
+        key = self._key or self._read_key(model)
         if callable(key):
             current = key()
             key = await current if isawaitable(current) else current
@@ -143,10 +153,19 @@ class OpenAIEndpoint:
             headers["Authorization"] = f"Bearer {token}"
         elif self._needs_key and not _has_key({**self._headers, **(extra or {})}):
             raise AuthenticationError(
-                f"`{model}` needs an API key: set {self._key_name}, or pass api_key=…", model=model
+                f"`{model}` needs an API key: set {self._known.key_name}, or pass api_key=…", model=model
             )
         headers = _override(headers, self._headers)
         return _override(headers, extra) if extra else headers
+
+    def _read_key(self, model: str) -> str | None:
+        """Return the key in the environment. Raises SetupError if it may belong to another host."""
+        if self._default_url is not None and self._default_url != _default_url(self.provider, self._known):
+            raise SetupError(
+                f"{self._known.url_name} has changed since `{model}` was made for {self.base_url}; "
+                "set the environment before you make models and runners, or pass base_url=…"
+            )
+        return _env(self._known.key_name)
 
 
 def _default_url(provider: str, known: ProviderDefaults) -> str:

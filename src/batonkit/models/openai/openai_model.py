@@ -1,16 +1,26 @@
 """OpenAIModel, for OpenAI and compatible servers."""
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..._checks import check_arguments, check_choice
+from ..._checks import check_arguments, check_choice, require_extra
 from ...errors import SetupError
+from ..backoff import respond_with_retries
 from ..event_stream import BaseResponseStream, stream_response
 from ..model import Chunk, ModelRequest
-from ..sdk_clients import require_extra
+from ..sdk_clients import TRANSPORT_VARIABLES
 from .chat import ChatDialect
-from .endpoint import PROVIDERS, APIKey, OpenAIEndpoint, ProviderDefaults, StructuredOutputMode, lacking_settings
+from .endpoint import (
+    PROVIDERS,
+    APIKey,
+    OpenAIEndpoint,
+    ProviderDefaults,
+    StructuredOutputMode,
+    environment_prefixes,
+    lacking_settings,
+)
 from .responses import ResponsesDialect, is_reasoning_model
 from .transport import AiohttpTransport, SDKTransport
 
@@ -25,7 +35,8 @@ class OpenAIModel:
     """A model of OpenAI, or of any server with a compatible Chat Completions or Responses API.
 
     Raises:
-        SetupError: An argument is not valid, a base URL is missing or aiohttp is not installed.
+        SetupError: An argument is not valid, or a base URL is missing.
+        MissingExtraError: aiohttp is not installed.
     """
 
     @check_arguments
@@ -59,16 +70,17 @@ class OpenAIModel:
         self.api: OpenAIAPI = api
         self.provider = provider
         self.model = model
+        self._environment_prefixes = (*environment_prefixes(provider), *TRANSPORT_VARIABLES)
         self.name = f"{'openai-responses' if provider == 'openai' and api == 'responses' else provider}:{model}"
         limit_name = defaults.limit_name
         options = (base_url, api_key, organization, project, api_version, headers)
         if client is not None:
             if any((*options, proxy, tls)):
                 raise SetupError("OpenAIModel(client=…) uses the URL, key, headers and TLS settings of the client")
-            resource = client.chat.completions if api == "chat" else client.responses
-            self._transport = SDKTransport(client, resource, self.name)
+            path = "chat.completions" if api == "chat" else "responses"
+            self._transport = SDKTransport(client, attrgetter(path), self.name)
         else:
-            require_extra("aiohttp", model=self.name, what="aiohttp", extra="openai")
+            require_extra(f"the model `{self.name}`", "openai", "aiohttp")
             endpoint = OpenAIEndpoint(provider, *options)
             url = endpoint.url("/chat/completions" if api == "chat" else "/responses", model)
             self._transport = AiohttpTransport(endpoint, url, self.name, tls=tls, proxy=proxy)
@@ -88,11 +100,15 @@ class OpenAIModel:
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request, or yield it whole if `stream` is off."""
-        return stream_response(request, self._send, self._dialect.parser)
+        default = self._transport.default_retries
+        return respond_with_retries(self._respond_once, request, model=self.name, default=default)
 
     async def aclose(self) -> None:
         """Close the connections that models share in this event loop, as its end does."""
         await self._transport.close()
+
+    def _respond_once(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        return stream_response(request, self._send, self._dialect.parser)
 
     async def _send(self, request: ModelRequest) -> BaseResponseStream:
         return await self._transport.send(self._dialect.body(request), request.settings)

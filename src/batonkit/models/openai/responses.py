@@ -1,15 +1,16 @@
 """Requests and responses of OpenAI's Responses API."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ...errors import ModelError
-from ...messages import AssistantMessage, Image, Part, Reasoning, ToolMessage, media_of, text_of
+from ...messages import AssistantMessage, Content, Image, Part, Reasoning, Text, ToolMessage, media_of, text_of
 from ..encoding import Block, signed_reasoning, without_none
-from ..model import Chunk, ModelRequest, PartChunk, ReasoningChunk, ToolCallChunk
+from ..model import Chunk, ModelRequest, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..provider_errors import cut_short, malformed
 from ..settings import ModelSettings, require_supported
 from .chat_messages import fitting_arguments, fitting_id, fitting_name, from_base64, responses_part
@@ -79,21 +80,45 @@ class ResponsesDialect(Dialect, frozen=True):
 
     def encode_response(self, message: AssistantMessage, text: str) -> list[Block]:
         """Encode a model's message as items, with reasoning before the output that it led to."""
-        reasoning: dict[int, list[Block]] = {}
-        for _, fields in signed_reasoning(message, self.provider):
-            item = {name: fields[name] for name in ("id", "summary", "encrypted_content") if name in fields}
-            reasoning.setdefault(fields.get("calls_before", 0), []).append({"type": "reasoning", **item})
-        items = reasoning.pop(0, [])
-        if text:
-            items.append({"role": "assistant", "content": text})
+        thoughts = [fields for _, fields in signed_reasoning(message, self.provider)]
+        items: list[Block] = []
+        said = list(_encode_texts(message.content))
+        for position, item in enumerate(said):
+            early = [each for each in thoughts if not each.get("calls_before") and _messages_before(each) <= position]
+            items += [_encode_reasoning(fields) for fields in early]
+            thoughts = [each for each in thoughts if each not in early]
+            items.append(item)
         for position, call in enumerate(message.tool_calls):
-            items += reasoning.get(position, [])
+            items += [_encode_reasoning(each) for each in thoughts if each.get("calls_before", 0) == position]
             name = fitting_name(call.name)
             arguments = fitting_arguments(call.arguments)
             id = fitting_id(call.id, _MAX_ID)
             items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
         # Reasoning may not stand at the end: the API requires the output that it led to.
-        return items if text or message.tool_calls else []
+        return items
+
+
+def _encode_texts(content: Content) -> Iterator[Block]:
+    """Encode the texts of a model: one item, or an item for each text that has a phase."""
+    if isinstance(content, str) or not any(isinstance(part, Text) and part.phase for part in content):
+        text = text_of(content)
+        if text:
+            yield {"role": "assistant", "content": text}
+        return
+    for part in content:
+        text = text_of((part,))
+        if text:
+            phase = part.phase if isinstance(part, Text) else None
+            yield without_none({"role": "assistant", "content": text, "phase": phase})
+
+
+def _encode_reasoning(fields: Block) -> Block:
+    item = {name: fields[name] for name in ("id", "summary", "encrypted_content") if name in fields}
+    return {"type": "reasoning", **item}
+
+
+def _messages_before(reasoning: Block) -> int:
+    return reasoning.get("messages_before", 0)
 
 
 _STOP_REASONS = {"max_output_tokens": "length", "max_tokens": "length"}
@@ -119,6 +144,7 @@ class _Item(Struct):
     summary: list[_Text] | None = None
     encrypted_content: str | None = None
     result: Any = None
+    phase: Any = None
 
 
 class _Incomplete(Struct):
@@ -154,6 +180,7 @@ class ResponsesStreamParser(OpenAIStreamParser):
     def __init__(self, dialect: Dialect, request: ModelRequest) -> None:
         super().__init__(dialect, request)
         self._items: dict[int, _PartialItem] = {}
+        self._messages = 0
         self._end: _Whole | None = None
 
     def take(self, payload: bytes) -> list[Chunk]:
@@ -164,8 +191,9 @@ class ResponsesStreamParser(OpenAIStreamParser):
         # Text first: nearly every event is a piece of it.
         if kind in _TEXT_DELTAS:
             self._has_refused = self._has_refused or kind == _TEXT_DELTAS[1]
-            self._item(event).has_pieces = True
-            self._add_text(_piece(event))
+            known = self._item(event)
+            known.has_pieces = True
+            self._add_text(_piece(event), self._message_index(known))
         elif kind == "response.function_call_arguments.delta":
             self._extend_call(self._item(event), _piece(event))
         elif kind in _REASONING_DELTAS:
@@ -175,6 +203,7 @@ class ResponsesStreamParser(OpenAIStreamParser):
             chunks.append(ReasoningChunk("\n\n"))
         elif kind == "response.output_item.added" and event.item is not None:
             self._begin_call(self._item(event), event.item)
+            self._add_phase(self._item(event), event.item)
         elif kind == "response.output_item.done" and event.item is not None:
             self._finish_item(self._item(event), event.item)
         elif kind in _ENDS and event.response is not None:
@@ -223,6 +252,19 @@ class ResponsesStreamParser(OpenAIStreamParser):
             known = self._items.setdefault(index, _PartialItem())
             self._finish_item(known, item)
 
+    def _message_index(self, known: "_PartialItem") -> int:
+        """Return the position of a message among those of the response."""
+        if known.message is None:
+            known.message = self._messages
+            self._messages += 1
+        return known.message
+
+    def _add_phase(self, known: "_PartialItem", item: _Item) -> None:
+        """Add the phase of a message, which comes with its beginning or with its end."""
+        if item.type == "message" and item.phase in ("commentary", "final_answer") and not known.has_phase:
+            known.has_phase = True
+            self._chunks.append(TextChunk("", self._message_index(known), item.phase))
+
     def _begin_call(self, known: "_PartialItem", item: _Item) -> None:
         if item.type != "function_call" or known.call is not None:
             return
@@ -240,7 +282,7 @@ class ResponsesStreamParser(OpenAIStreamParser):
         if known.call is None:
             self._begin_call(known, _Item("function_call"))
         if known.call == -1:
-            self._add_text(arguments)
+            self._add_text(arguments, self._message_index(known))
         else:
             self._chunks.append(ToolCallChunk(known.call or 0, arguments=arguments))
 
@@ -259,10 +301,11 @@ class ResponsesStreamParser(OpenAIStreamParser):
             self._chunks.append(
                 ReasoningChunk("" if known.has_pieces else _reasoning_text(item), self._to_reasoning(item))
             )
-        elif item.type == "message" and not known.has_pieces:
-            for part in item.content or ():
+        elif item.type == "message":
+            self._add_phase(known, item)
+            for part in () if known.has_pieces else item.content or ():
                 self._has_refused = self._has_refused or part.refusal is not None
-                self._add_text(part.text or part.refusal or "")
+                self._add_text(part.text or part.refusal or "", self._message_index(known))
         elif item.type == "image_generation_call" and isinstance(item.result, str):
             self._has_answer = True
             self._chunks.append(PartChunk(Image(data=from_base64(item.result, self._model))))
@@ -275,6 +318,7 @@ class ResponsesStreamParser(OpenAIStreamParser):
             "summary": [{"type": "summary_text", "text": part.text or ""} for part in item.summary or ()],
             "encrypted_content": item.encrypted_content,
             "calls_before": self._calls,
+            "messages_before": self._messages,
         }
         return Reasoning(_reasoning_text(item), self._provider, fields)
 
@@ -283,6 +327,8 @@ class _PartialItem(Struct):
     """An incomplete item; `call` is the position of its call, -1 for the output tool."""
 
     call: int | None = None
+    message: int | None = None
+    has_phase: bool = False
     has_pieces: bool = False
     is_done: bool = False
 

@@ -2,6 +2,7 @@
 
 import os
 import ssl
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -9,10 +10,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...errors import ModelConnectionError, ModelError, SetupError
+from ..backoff import DEFAULT_RETRIES
 from ..encoding import Block
 from ..event_stream import BaseResponseStream
 from ..provider_errors import cut_short, error_from_response, timed_out, unreachable
-from ..sdk_clients import PerEventLoop
+from ..sdk_clients import PerEventLoop, load_modules
 from ..sdk_transport import open_response
 from ..settings import ModelSettings
 from .endpoint import OpenAIEndpoint
@@ -31,6 +33,13 @@ RESPONSE_SECONDS = 600.0
 _MAX_ERROR_BODY = 64 * 1024
 _UNKNOWN_TO_SDK = ("top_k", "verbosity", "service_tier", "top_logprobs", "prompt_cache_key")
 """Fields that are no parameters of some versions of the SDK, or of none."""
+
+_SDK_MODULES = (
+    "openai.resources.chat.chat",
+    "openai.resources.chat.completions.completions",
+    "openai.resources.responses.responses",
+)
+"""The parts of the SDK that it would load itself on first use."""
 
 # Sessions are shared by all models and outlive them, so they are kept here, by TLS settings.
 _sessions: "dict[ssl.SSLContext | None, PerEventLoop[ClientSession]]" = {}
@@ -81,6 +90,8 @@ def _default_tls(file: str | None, directory: str | None) -> ssl.SSLContext:
 class AiohttpTransport:
     """A transport over aiohttp, on connections that all models of an event loop share."""
 
+    default_retries = DEFAULT_RETRIES
+
     def __init__(
         self,
         endpoint: OpenAIEndpoint,
@@ -99,6 +110,7 @@ class AiohttpTransport:
 
     async def send(self, body: Block, settings: ModelSettings) -> BaseResponseStream:
         """Send a request and return its response once it begins."""
+        await load_modules("aiohttp")
         import aiohttp
 
         endpoint = self._endpoint
@@ -139,15 +151,26 @@ class AiohttpTransport:
 
 
 class SDKTransport:
-    """A transport over an `AsyncOpenAI` or a subclass; its own retries and timeouts apply."""
+    """A transport over an `AsyncOpenAI`; its number of retries and its timeouts apply."""
 
-    def __init__(self, client: "AsyncOpenAI", resource: "AsyncCompletions | AsyncResponses", name: str) -> None:
+    def __init__(
+        self,
+        client: "AsyncOpenAI",
+        get_resource: "Callable[[AsyncOpenAI], AsyncCompletions | AsyncResponses]",
+        name: str,
+    ) -> None:
         self._client = client
-        self._resource = resource
+        self._get_resource = get_resource
         self._name = name
+
+    @property
+    def default_retries(self) -> int:
+        """The client's number of retries."""
+        return self._client.max_retries
 
     async def send(self, body: Block, settings: ModelSettings) -> BaseResponseStream:
         """Send a request and return its response once it begins."""
+        await load_modules(*_SDK_MODULES)
         import openai
 
         name = self._name
@@ -160,8 +183,11 @@ class SDKTransport:
         }
         if settings.timeout is not None:
             parameters["timeout"] = settings.timeout
+        # The model retries; a copy for each request follows later changes of the client.
+        client = self._client.with_options(max_retries=0)
+        resource = self._get_resource(client)
         try:
-            return await open_response(openai, self._client, self._resource, parameters, model=name, classify=classify)
+            return await open_response(openai, client, resource, parameters, model=name, classify=classify)
         except openai.OpenAIError as error:
             raise ModelError(f"the client of `{name}` failed: {error}", model=name) from error
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..._checks import check_arguments
 from ...errors import AuthenticationError, ModelConnectionError
 from ...models.provider_errors import cut_short, redirected
-from ...models.sdk_clients import SDKModel
+from ...models.sdk_clients import SDKModel, load_modules
 from ..protocol import Command, ConfigureSession, ProviderErrorReceived, SessionConfigured, SessionReady, Signal
 from ..voice_settings import SessionConfig
 from .client_events import VOICES, OpenAICommandEncoder, check_settings
@@ -110,7 +110,6 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
     """A model of OpenAI's Realtime API, such as `gpt-realtime`."""
 
     provider = "openai"
-    sdk = "the SDK of OpenAI and websockets"
     sdk_modules = ("openai", "websockets")
     extra = "realtime"
 
@@ -177,6 +176,7 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
         return connection
 
     async def _websocket(self) -> "AsyncRealtimeConnection":
+        await load_modules("openai.resources.realtime.realtime", "websockets.asyncio.client")
         from openai import OpenAIError
         from websockets.exceptions import WebSocketException
 
@@ -187,7 +187,7 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
         }
         try:
             client = self._client or await self._clients.get()
-            # On first use, the SDK loads this part of itself, which is not the provider's time.
+            # A client may load this part of itself now, which is not the provider's time.
             realtime = client.realtime
             async with asyncio.timeout(self._timeout):
                 return await realtime.connect(

@@ -16,8 +16,8 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from starlette.requests import Request
 
+from ..._checks import require_extra
 from ..._propagation import remote_parent
-from ...errors import SetupError
 from .handler import OPERATIONS, SERVICE, A2ARequestGuard, A2ARequestHandler, Operation, to_a2a_error, to_response
 from .projection import Update
 
@@ -30,10 +30,9 @@ class GRPCBinding:
     """
 
     def __init__(self, handler: A2ARequestHandler, guard: A2ARequestGuard) -> None:
-        try:
-            import grpc
-        except ImportError:
-            raise SetupError("A2A over gRPC needs grpcio: pip install 'a2a-sdk[grpc]'") from None
+        require_extra("A2A over gRPC", "", "grpc", packages="a2a-sdk[grpc]")
+        import grpc
+
         self._grpc: Any = grpc
         self._handler = handler
         self._guard = guard

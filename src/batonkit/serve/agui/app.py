@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ..._checks import check_arguments, check_choice, check_positive
-from ...errors import SetupError
+from ..._checks import check_arguments, check_choice, check_positive, require_extra
 from ...runs import ContextFactory
 from ...runs.run_args import WhenBusy
 from ..http.application import AppTarget, make_app, to_background_runner
@@ -53,11 +52,7 @@ def agui_app(
     """
     check_choice("agui_app(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
     check_choice("agui_app(when_busy=…)", when_busy, get_args(WhenBusy))
-    try:
-        import ag_ui.core as _
-        import starlette.applications as _  # noqa: F401, F811
-    except ImportError:
-        raise SetupError("agui_app(…) needs ag-ui-protocol and Starlette: pip install 'batonkit[agui]'") from None
+    require_extra("agui_app(…)", "agui", "ag_ui", "starlette")
     from starlette.routing import Route
 
     from ..http.guard import RequestGuard

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..._checks import check_arguments, check_positive
-from ...errors import SetupError
+from ..._checks import check_arguments, check_positive, require_extra
 from ...runs import ContextFactory
 from ..http.application import AppTarget, make_app, to_background_runner
 from ..http.auth import AuthLike
@@ -53,10 +52,7 @@ def api_app(
     Raises:
         SetupError: Starlette is not installed, the runner has no store, or an argument is invalid.
     """
-    try:
-        import starlette.applications as _  # noqa: F401
-    except ImportError:
-        raise SetupError("api_app(…) needs Starlette: pip install 'batonkit[serving]'") from None
+    require_extra("api_app(…)", "serving", "starlette")
     from ..http.guard import RequestGuard
     from .handlers import RunEndpoints
     from .inspection_endpoints import InspectionEndpoints

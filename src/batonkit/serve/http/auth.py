@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from ..._checks import check_arguments, check_choice
+from ..._checks import check_arguments, check_choice, require_extra
 from ...errors import SetupError
 
 if TYPE_CHECKING:
@@ -187,10 +187,9 @@ class JWTAuth(BearerAuth):
     ) -> None:
         if not algorithms or "none" in [algorithm.lower() for algorithm in algorithms]:
             raise SetupError("JWTAuth(algorithms=[…]) must name the signature algorithms, such as RS256")
-        try:
-            import jwt
-        except ImportError:
-            raise SetupError("JWTAuth(…) needs PyJWT: pip install 'pyjwt[crypto]'") from None
+        require_extra("JWTAuth(…)", "", "jwt", packages="pyjwt[crypto]")
+        import jwt
+
         super().__init__(self._find_name, name=name, format="JWT")
         self._jwt: Any = jwt
         self._key = key

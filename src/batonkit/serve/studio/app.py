@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..._checks import check_arguments
-from ...errors import SetupError
+from ..._checks import check_arguments, require_extra
 from ...runs import BackgroundRunner, ContextFactory
 from ...version import __version__
 from ..http.application import SHUTDOWN, AppTarget, Shutdown, to_background_runner
@@ -107,10 +106,7 @@ def studio_app(
     Raises:
         SetupError: Starlette is not installed, the runner has no store, or an argument is invalid.
     """
-    try:
-        import starlette.applications as _  # noqa: F401
-    except ImportError:
-        raise SetupError("studio_app(…) needs Starlette: pip install 'batonkit[serving]'") from None
+    require_extra("studio_app(…)", "serving", "starlette")
     background = to_background_runner(target, "studio_app", context_factory)
     session = StudioSession()
     schemes = [session, *to_auth_list(auth)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, Unpack
 from msgspec.structs import asdict
 
 from ..._checks import check_arguments, check_positive
-from ...errors import RunConflictError, RunExistsError, SetupError, ThreadBusyError
+from ...errors import MissingExtraError, RunConflictError, RunExistsError, ThreadBusyError
 from ...log.codec import READER_VERSION
 from .. import inboxes as inboxes
 from .. import records
@@ -53,10 +53,7 @@ class PostgresStore(WriteMethods):
             from .commits import PipelineCommitter
             from .pool import PostgresPool
         except ImportError as missing:
-            raise SetupError(
-                f"PostgresStore needs a package that is not installed ({missing.name or missing}); "
-                "pip install 'batonkit[postgres]'"
-            ) from missing
+            raise MissingExtraError("PostgresStore", "postgres", missing) from missing
         check_positive("PostgresStore(max_connections=…)", max_connections)
         check_positive("PostgresStore(timeout=…)", timeout)
         check_positive("PostgresStore(lease_seconds=…)", lease_seconds)

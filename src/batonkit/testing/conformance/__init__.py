@@ -3,12 +3,12 @@
 May import every package but cli, and pytest. Knows no provider: the author of a model supplies what is behind it.
 """
 
-from ...errors import SetupError
+from ...errors import MissingExtraError
 
 try:
     import pytest
 except ImportError as missing:
-    raise SetupError("batonkit.testing.conformance needs pytest: pip install pytest pytest-asyncio") from missing
+    raise MissingExtraError("batonkit.testing.conformance", "", missing, packages="pytest-asyncio") from missing
 
 # Failing checks then show what they compared, as in the author's own tests.
 pytest.register_assert_rewrite(

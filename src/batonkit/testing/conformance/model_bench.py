@@ -25,7 +25,7 @@ from ...messages import (
     UserMessage,
     text_of,
 )
-from ...models import Chunk, Model, ModelRequest, ModelResponse, assemble_response
+from ...models import Chunk, Model, ModelRequest, ModelResponse, ModelSettings, assemble_response
 from ..scripted import ScriptStep
 from .bench import Bench, close_model
 
@@ -52,7 +52,7 @@ HELLO = (UserMessage("Hello"),)
 
 
 class ModelBench(Bench[P, Model]):
-    """The methods that the author of a model implements; its model must not retry."""
+    """The methods that the author of a model implements; requests have `max_retries=0`."""
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep]) -> AbstractAsyncContextManager[P]:
@@ -89,8 +89,10 @@ class ModelBench(Bench[P, Model]):
 
 
 def request(messages: Sequence[Message] = HELLO, **fields: Any) -> ModelRequest:
-    """Create a request as an agent does."""
-    told: dict[str, Any] = {"instructions": "Be kind.", "agent": "Tester", **fields}
+    """Create a request as an agent does, without retries."""
+    settings = fields.pop("settings", ModelSettings())
+    once = ModelSettings(max_retries=0).merge(settings)
+    told: dict[str, Any] = {"instructions": "Be kind.", "agent": "Tester", "settings": once, **fields}
     return ModelRequest(messages, **told)
 
 
