@@ -25,6 +25,7 @@ from ..log.event import RUN_ORIGIN
 from ..log.log import Log, ReadOnlyLog
 from ..stores import CancelRequest, CancelWhen
 from ..team.follow import Place, TeamFlow, follow
+from ..team.tasks import last_active_agent
 from .observers import Observer, ObserverSink
 from .opening import FollowedRun, OpenRun, RunBackend
 from .result import RUN_LOGGER, RunResult, StoppedStatus, log_run_end, to_interrupt
@@ -516,6 +517,10 @@ class RunStream(Generic[Out]):
     def _last_path(self) -> tuple[str, ...]:
         return next((event.path for event in reversed(self._log.events) if event.path), ())
 
+    def _active_agent(self) -> str:
+        assert self._opened is not None
+        return last_active_agent(self._log.events) or self._opened.first_agent
+
     async def _stop(self, kind: type[types.Event], *fields: Any, failure: BaseException | None = None) -> None:
         """Record an event of this kind, which a run may have several times, and stop."""
         key = keys.run_event(STATUS_BY_EVENT[kind], self._log.count)
@@ -538,13 +543,12 @@ class RunStream(Generic[Out]):
         self, status: StoppedStatus, outcome: FlowOutcome | None = None, failure: BaseException | None = None
     ) -> None:
         flow = self._flow
-        path = (outcome.origin.agent,) if outcome is not None else self._last_path()
         self._result = RunResult(
             flow.run,
             flow.history,
             status=status,
             output=outcome.output if outcome is not None else None,
-            agent=path[-1] if path else flow.team.root,
+            agent=self._active_agent() if outcome is None else outcome.origin.agent,
             error=failure,
         )
 
