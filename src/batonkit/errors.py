@@ -581,6 +581,10 @@ class RunConflictError(StoreError):
         self.reason = reason
 
 
+class RunNotSuspendedError(RunConflictError):
+    """An answer came for a run that was cancelled or has failed."""
+
+
 class RunExistsError(StoreError):
     """The run id is already taken.
 

@@ -173,7 +173,7 @@ async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> N
     await runner.runs.cancel(first.run_id)
     second = await runner.run("hello", thread="t")
     lines = await store.load(first.run_id)
-    for attempt in (runner.resume(first.run_id, "yes"), runner.runs.answer(first.run_id, "yes")):
+    for attempt in (runner.resume(first.run_id, "yes"), runner.runs.retry(first.run_id)):
         with pytest.raises(ThreadBusyError, match=second.run_id):
             await attempt
     record = await get_record(store, first.run_id)

@@ -266,7 +266,7 @@ def retry(store: str, run_ids: tuple[str, ...]) -> None:
             if record.status not in ("failed", "cancelled"):
                 raise RunError(f"run `{run_id}` is {record.status}; only failed and cancelled runs can be retried")
         for run_id in run_ids:
-            await runner.runs.answer(run_id, None)
+            await runner.runs.retry(run_id)
             await opened.put_note(run_id, PARKED_NOTE, None)
             write(f"run {run_id} waits for a worker", err=True)
 

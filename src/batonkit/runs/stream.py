@@ -5,6 +5,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from time import time
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, get_args
@@ -157,8 +158,10 @@ class RunStream(Generic[Out]):
     _opened: OpenRun | None = None
     _queue: EventQueue | None = None
     _task: asyncio.Task[None] | None = None
+    _driver: asyncio.Task[Any] | None = None
+    """The task that drives a stored run: that of the stream, or of the caller of `run` or `resume`."""
     _cancelled_task: asyncio.Task[Any] | None = None
-    """The driving task, once it was cancelled because of another worker or a request in the store."""
+    """The driver, once it was cancelled because of another worker or a request in the store."""
     _result: RunResult[Any] | None = None
     _is_cancelled = False
     _stop_when: CancelRequest = ""
@@ -212,8 +215,9 @@ class RunStream(Generic[Out]):
         return self._result
 
     async def cancel(self, when: CancelWhen = "now") -> None:
-        """Cancel the run; it can be resumed. A message that still waits is withdrawn.
+        """Cancel the run, also if it is suspended; it can be resumed.
 
+        A message that still waits is withdrawn.
         With `"after_turn"` and `"after_response"` no further agent starts. A loop over the events of this stream can
         call it as soon as it reads of a handoff, however slow it is: while there is such a loop, an agent starts only
         once the loop has handled the events before it and asks for the next one.
@@ -224,9 +228,19 @@ class RunStream(Generic[Out]):
                 execute its tool calls.
         """
         check_choice("cancel(…)", when, get_args(CancelWhen))
-        if when != "now":
+        if when != "now" and not self._is_suspended:
             self._stop_soon(when)
             return
+        await self._stop_now()
+        if self._is_suspended:
+            await self._cancel_suspended()
+
+    @property
+    def _is_suspended(self) -> bool:
+        return self._result is not None and self._result.status == "suspended"
+
+    async def _stop_now(self) -> None:
+        """Stop the run if it has not stopped, and wait until everything it started has ended."""
         self._is_cancelled = True
         if self._opened is not None:
             self._opened.flow.run.signals.stop = "now"
@@ -235,6 +249,16 @@ class RunStream(Generic[Out]):
             if self._opened is not None or self._backend.is_waiting:
                 self._task.cancel()
             await asyncio.wait([self._task])
+
+    async def _cancel_suspended(self) -> None:
+        """Cancel the run, which stopped at a question before the request came."""
+        cancelled = await self._backend.cancel_suspended(self._flow)
+        for event in cancelled:
+            self._log.add_stored(event)
+            if self._queue is not None:
+                self._queue.put(event)
+        if cancelled:
+            self._set_result("cancelled")
 
     async def wait(self) -> None:
         """Wait until the run has stopped, for whatever reason."""
@@ -255,7 +279,7 @@ class RunStream(Generic[Out]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await (self._leave() if self._releases and not self._is_cancelled else self.cancel())
+        await (self._leave() if self._releases and not self._is_cancelled else self._stop_now())
         if self._task is not None and not self._task.cancelled():
             # Mark the exception as retrieved: only a reader that reads to the end gets it.
             self._task.exception()
@@ -310,8 +334,10 @@ class RunStream(Generic[Out]):
             # The event loop was closed: nothing can be awaited, and the lease expires by itself.
             raise
         except BaseException as error:  # noqa: BLE001 - recorded, and raised again where the caller must know
+            await self._receive_cancellation()
             await self._end_early(error, past_events)
         else:
+            await self._receive_cancellation()
             await self._complete(outcome)
         finally:
             if observed is not None:
@@ -353,6 +379,15 @@ class RunStream(Generic[Out]):
         if log.has_past:
             self._check_replay()
         return outcome
+
+    async def _receive_cancellation(self) -> None:
+        """Receive our own cancellation if it is pending: it must not interrupt the last write.
+
+        The driver cancels itself if one of its writes finds the request; it may end before it awaits anything else.
+        """
+        if self._cancelled_task is not None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
 
     async def _complete(self, outcome: FlowOutcome) -> None:
         if self._cancelled_task is not None:
@@ -452,7 +487,7 @@ class RunStream(Generic[Out]):
     async def _release(self) -> None:
         """Stop now without storing that it stopped, so that another worker continues the run."""
         if self._opened is not None and self._task is not None and not self._task.done():
-            self._stop_for(self._detach(), self._task)
+            self._stop_for(self._detach())
             await asyncio.wait([self._task])
 
     def _release_after_turn(self) -> None:
@@ -482,26 +517,26 @@ class RunStream(Generic[Out]):
         if self._opened is not None and self._opened.flow.run.signals.stop != "now":
             self._opened.flow.run.signals.stop = self._stop_when
 
-    def _stop_for(self, error: BatonError, driver: "asyncio.Task[Any]") -> None:
+    def _stop_for(self, error: BatonError) -> None:
         """Stop now because the run was taken over or deleted."""
         if self._conflict is None:
             self._conflict = error
-            self._cancel_task(driver)
+            self._cancel_driver()
 
-    def _stop_on_request(self, when: CancelWhen, driver: "asyncio.Task[Any] | None") -> None:
+    def _stop_on_request(self, when: CancelWhen) -> None:
         """Stop because cancellation was requested in the store."""
         if when != "now":
             self._stop_soon(when)
-        elif not self._is_cancelled and driver is not None:
+        elif not self._is_cancelled:
             self._is_cancelled = True
             self._flow.run.signals.stop = "now"
-            self._cancel_task(driver)
+            self._cancel_driver()
 
-    def _cancel_task(self, driver: "asyncio.Task[Any]") -> None:
+    def _cancel_driver(self) -> None:
         # Only once: every cancellation must be undone by one `uncancel`.
-        if self._cancelled_task is None:
-            self._cancelled_task = driver
-            driver.cancel()
+        if self._cancelled_task is None and self._driver is not None:
+            self._cancelled_task = self._driver
+            self._driver.cancel()
 
     def _raise_failure(self) -> None:
         """Re-raise the run's error, if it failed."""

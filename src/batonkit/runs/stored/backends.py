@@ -1,5 +1,6 @@
 """The backends of runs in a store: they create a run or reopen it, and let it write to the store."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
@@ -46,6 +47,7 @@ class _StoredBackend:
             opened.flow.services.requests = RequestRecorder(state.log.events)
         state.log.attach(journal)
         state.signals.lease = journal
+        run._driver = asyncio.current_task()
         repository.heartbeat.add(journal, run)
         journal.relay = repository.relay
         journal.relay.drive(self.run_id, state.log.count)
@@ -57,6 +59,10 @@ class _StoredBackend:
             return status
         with self._repository.closing(self.run_id):
             return await self._repository.finish(flow, self._journal, status)
+
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel the run, which is suspended; return its events since."""
+        return await self._repository.cancel_suspended(flow)
 
 
 class NewRun(_StoredBackend):

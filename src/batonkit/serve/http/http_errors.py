@@ -35,6 +35,7 @@ _RESPONSES: tuple[tuple[type[errors.BatonError], int, str, str], ...] = (
     (errors.ThreadBusyError, 409, "thread_busy", "a run of this thread has not ended; answer or cancel it first"),
     (errors.InboxFullError, 429, "inbox_full", "too many messages wait for this thread; send it later"),
     (errors.MessageGoneError, 409, "message_gone", "the message does not wait any more"),
+    (errors.RunNotSuspendedError, 409, "not_suspended", "the run was cancelled or has failed; resume it to continue"),
     (errors.RunConflictError, 409, "run_busy", "the run is running; cancel it, or wait until it has stopped"),
     (errors.TeamChangedError, 409, "team_changed", "the team has changed since the run was started"),
     (errors.NotEncodableError, 422, "invalid", "the body contains a value that cannot be stored as JSON"),
