@@ -204,9 +204,6 @@ class ReopenedRun(_StoredBackend):
         started = run_started_event(log.events)
         if isinstance(log.events[-1], RunCompleted):
             raise RunError(f"run `{self.run_id}` has completed and cannot be resumed")
-        if log.count == 1 and started.thread and record.previous != started.previous_run_id:
-            reason = f"it does not follow the last run of thread `{started.thread}`"
-            raise RunConflictError(self.run_id, reason, problem="cannot start")
         check_team(started, repository.fingerprint, self._args)
         # A suspended run that is driven is one of whose interrupts has expired.
         first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events

@@ -20,6 +20,7 @@ from ...errors import (
     RunNotFoundError,
     RunNotSuspendedError,
     ThreadBusyError,
+    ThreadExistsError,
 )
 from ...log import Event, InterruptRaised, RunCancelled, RunStarted, decode_lines, encode_event, keys
 from ...log.codec import READER_VERSION, encode_header
@@ -210,7 +211,8 @@ class RunRepository:
         started = run_started_event(events)
         while started.previous_run_id and await self.store.record(started.previous_run_id) is not None:
             before = await self.events(started.previous_run_id)
-            if run_started_event(before).thread != started.thread:
+            # A fork follows a run of another thread.
+            if run_started_event(before).thread != started.thread and not started.forked_from:
                 break  # The previous run has been deleted, and another one has got its id since.
             earlier.append(before)
             started = run_started_event(before)
@@ -396,11 +398,18 @@ class RunRepository:
         if thread:
             started, previous = replace(started, thread=thread), ""
         lines = [encode_header(), encode_event(started), *map(encode_event, events[1:])]
-        if await self.store.record(source.run_id) is not None:
-            await self.create(started, lines, status="suspended", previous=previous, forked_from=source.run_id)
-        else:
-            origins = origins_of(source.owner, source.thread)
-            await self.create(started, lines, status="suspended", previous=previous, origins=origins)
+        is_stored = await self.store.record(source.run_id) is not None
+        try:
+            await self.create(
+                started,
+                lines,
+                status="suspended",
+                previous=previous,
+                forked_from=source.run_id if is_stored else "",
+                origins=origins_of(source.owner, source.thread),
+            )
+        except ThreadBusyError as error:
+            raise ThreadExistsError(thread, error.run_id) from None
         return started.run_id
 
     async def check_last(self, record: RunRecord) -> None:

@@ -217,7 +217,7 @@ class Runs(Generic[C, Out]):
         Raises:
             InvalidIdError: The id of the new run or thread has characters that are not allowed.
             RunExistsError: The id of the new run is taken.
-            ThreadBusyError: The thread has runs.
+            ThreadExistsError: The thread has runs.
         """
         from ..answers import fork_events
 

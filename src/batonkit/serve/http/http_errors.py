@@ -33,6 +33,7 @@ _RESPONSES: tuple[tuple[type[errors.BatonError], int, str, str], ...] = (
     (errors.RunNotFoundError, 404, "not_found", "there is no such run"),
     (errors.RunExistsError, 409, "run_exists", "a run with this id exists already"),
     (errors.ThreadBusyError, 409, "thread_busy", "a run of this thread has not ended; answer or cancel it first"),
+    (errors.ThreadExistsError, 409, "thread_exists", "the thread has runs already; choose another id"),
     (errors.InboxFullError, 429, "inbox_full", "too many messages wait for this thread; send it later"),
     (errors.MessageGoneError, 409, "message_gone", "the message does not wait any more"),
     (errors.RunNotSuspendedError, 409, "not_suspended", "the run was cancelled or has failed; resume it to continue"),
