@@ -22,7 +22,7 @@ from batonkit import (
     tool,
 )
 from batonkit.errors import RunConflictError, RunError, RunNotFoundError
-from batonkit.log import AgentResponded, TextDelta
+from batonkit.log import AgentResponded, TextDelta, ToolReturned
 from batonkit.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 
@@ -205,6 +205,32 @@ async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_agent(is
     assert transcript(live.result.events)[-3:] == ["B → C", "B finished", "run cancelled"]
     assert len(model.requests) == 2
     assert (await runner.resume("r")).output == "done"
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("effect", ["read", "idempotent"])
+@pytest.mark.parametrize("turns", [0, 50])
+async def test_cancel_after_turn_at_a_tool_result_prevents_the_next_model_call(
+    is_stored: bool, effect: Any, turns: int
+) -> None:
+    ran: list[int] = []
+
+    @tool(effect=effect)
+    async def count(number: int) -> int:
+        """Count."""
+        ran.append(number)
+        return number
+
+    model = ScriptedModel([[call("count", number=1), call("count", number=2)], call("count", number=3), "done"])
+    runner = Runner(Agent("A", tools=[count]), model=model, store=RecordingStore() if is_stored else None)
+    async with runner.stream("hi", run_id="r") as live:
+        async for event in live:
+            if isinstance(event, ToolReturned):
+                await turns_of_the_loop(turns)
+                await live.cancel("after_turn")
+    assert (live.result.status, sorted(ran), len(model.requests)) == ("cancelled", [1, 2], 1)
+    assert (await runner.resume("r")).output == "done"
+    assert sorted(ran) == [1, 2, 3]
 
 
 async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_step() -> None:

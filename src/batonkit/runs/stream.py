@@ -218,9 +218,11 @@ class RunStream(Generic[Out]):
         """Cancel the run, also if it is suspended; it can be resumed.
 
         A message that still waits is withdrawn.
-        With `"after_turn"` and `"after_response"` no further agent starts. A loop over the events of this stream can
-        call it as soon as it reads of a handoff, however slow it is: while there is such a loop, an agent starts only
-        once the loop has handled the events before it and asks for the next one.
+
+        With `"after_turn"` and `"after_response"` no further agent and no further turn starts. A loop over the events
+        of this stream can call it as soon as it reads of a handoff or of a tool's result, however slow it is: while
+        there is such a loop, an agent starts, and calls its model again, only once the loop has handled the events
+        before and asks for the next one.
 
         Args:
             when: `"now"` returns when everything the run started has ended; `"after_turn"` returns at once and lets
