@@ -263,12 +263,17 @@ class RunStream(Generic[Out]):
             self._set_result("cancelled")
 
     async def wait(self) -> None:
-        """Wait until the run has stopped, for whatever reason."""
-        if self._task is not None:
-            if self._queue is not None and self._queue.reader is asyncio.current_task():
-                # Called in the body of the loop over the events, which the run would wait for.
-                self._queue.stop_reading()
-            await asyncio.wait([self._task])
+        """Wait until the run has stopped, for whatever reason.
+
+        Raises:
+            RunError: The stream has not been opened.
+        """
+        if self._queue is None or self._task is None:
+            raise self._not_open()
+        if self._queue.reader is asyncio.current_task():
+            # Called in the body of the loop over the events, which the run would wait for.
+            self._queue.stop_reading()
+        await asyncio.wait([self._task])
 
     async def __aenter__(self) -> Self:
         if self._task is not None:
@@ -290,7 +295,7 @@ class RunStream(Generic[Out]):
         queue = self._queue
         task = self._task
         if queue is None or task is None:
-            raise RunError("open the run first: async with runner.stream(…) as run")
+            raise self._not_open()
         unread = self._unread
         queue.start_reading()
         try:
@@ -313,8 +318,11 @@ class RunStream(Generic[Out]):
     @property
     def _flow(self) -> TeamFlow:
         if self._opened is None:
-            raise RunError(f"run `{self.run_id}` has not started; open it first: async with runner.stream(…) as run")
+            raise self._not_open()
         return self._opened.flow
+
+    def _not_open(self) -> RunError:
+        return RunError(f"run `{self.run_id}` has not started; open it first: async with runner.stream(…) as run")
 
     async def _drive(self) -> None:
         """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
