@@ -1,6 +1,7 @@
 """Start, resume and replay runs: what is in the log is never done again."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,24 @@ async def test_run_sync_inside_an_event_loop_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
     with pytest.raises(SetupError, match=r"run_sync\(\) was called inside a running event loop; use `await"):
         runner.run_sync("hi")
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_resume_sync_continues_a_run_without_an_event_loop(is_stored: bool, tmp_path: Path) -> None:
+    model = ScriptedModel([call("ask", question="size?"), "done"])
+    runner = Runner(Agent("A", tools=[ask]), model=model, store=tmp_path / "runs.db" if is_stored else None)
+    assert runner.run_sync("hi", run_id="r").status == "suspended"
+    assert runner.resume_sync("r", "large").output == "done"
+    with pytest.raises(RunError, match="has completed and cannot be resumed"):
+        runner.resume_sync("r")
+
+
+async def test_resume_sync_inside_an_event_loop_is_refused() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
+    with pytest.raises(
+        SetupError, match=r"resume_sync\(\) was called inside a running event loop; use `await runner\.res"
+    ):
+        runner.resume_sync("r")
 
 
 @pytest.mark.parametrize(
