@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from batonkit import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
+from batonkit import Agent, AgentContext, Approval, RunContext, RunHooks, Runner, SetupError, Transfer, agent, tool
 from batonkit.errors import (
     AnswerError,
     BatonError,
@@ -784,3 +784,13 @@ async def test_a_clone_with_another_store_has_the_same_team_and_its_own_runs() -
     assert [event.key for event in await second.runs.events("r")][-1] == "completed"
     with pytest.raises(RunNotFoundError):
         await first.runs.events("r")
+
+
+async def test_an_error_before_the_first_agent_names_the_run_alone() -> None:
+    class Broken(RunHooks):
+        async def on_run_start(self, ctx: RunContext, agent: Any) -> None:
+            raise ValueError("no start")
+
+    with pytest.raises(ValueError, match="no start") as caught:
+        await Runner(Agent("A", model=ScriptedModel(["hello"])), hooks=Broken()).run("hi", run_id="r")
+    assert caught.value.__notes__[-1] == "in run r"

@@ -457,7 +457,8 @@ class RunStream(Generic[Out]):
 
     async def _fail(self, error: BaseException) -> NoReturn:
         self._is_cancelled_by_caller()
-        error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
+        place = " → ".join(self._last_path()[-8:])
+        error.add_note(f"in run {self.run_id}, at {place}" if place else f"in run {self.run_id}")
         # Lone surrogates cannot be stored.
         message = error_text(error).encode(errors="backslashreplace").decode()
         public = message if isinstance(error, TaskFailedError) else ""
