@@ -287,7 +287,7 @@ async def test_a_stream_cancels_its_run_in_the_moment_of_its_suspension() -> Non
     assert (run.result.status, (await get_record(store, "r")).status) == ("cancelled", "cancelled")
 
 
-async def test_a_stream_does_not_cancel_a_suspended_run_that_another_worker_continues() -> None:
+async def test_a_stream_does_not_cancel_its_suspended_run_once_another_worker_has_completed_it() -> None:
     store = MemoryStore()
     runner = runner_of(store, call("pay"), "paid")
     async with runner.stream("hi", run_id="r") as run:
