@@ -584,6 +584,10 @@ class RunConflictError(StoreError):
         self.reason = reason
 
 
+class RunNotSuspendedError(RunConflictError):
+    """An answer came for a run that was cancelled or has failed."""
+
+
 class RunExistsError(StoreError):
     """The run id is already taken.
 
@@ -613,6 +617,22 @@ class ThreadBusyError(StoreError):
         self.thread = thread
         self.run_id = run_id
         self.status = status
+
+
+class ThreadExistsError(StoreError):
+    """A fork was to begin a thread that has runs already.
+
+    Attributes:
+        thread: The thread.
+        run_id: Its last run.
+    """
+
+    def __init__(self, thread: str, run_id: str) -> None:
+        super().__init__(
+            f"thread `{thread}` has runs, the last one is `{run_id}`; a fork begins a new thread: choose another id"
+        )
+        self.thread = thread
+        self.run_id = run_id
 
 
 class InboxFullError(StoreError):

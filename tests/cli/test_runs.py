@@ -11,7 +11,7 @@ import pytest
 from batonkit import Agent, Runner
 from batonkit.log import RunStarted, decode_log
 from batonkit.runs.stored.recovery import UNDRIVABLE_NOTE
-from batonkit.stores import SUMMARY_NOTE, SQLiteStore
+from batonkit.stores import SUMMARY_NOTE, Lease, SQLiteStore
 from batonkit.testing import ScriptedModel
 from batonkit.worker.deaths import PARKED_NOTE
 
@@ -212,6 +212,44 @@ def test_resume_refuses_invalid_answers(suspended: str, baton: Invoke) -> None:
     code, text = resume_with(suspended, "desk:other", "--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=red")
     assert code == 1
     assert "Clerk" in text
+
+
+@pytest.fixture
+def killed(write: Write) -> Lease:
+    """Create a run in runs.db whose process was killed: its lease is valid for another hour."""
+    write(DESK)
+
+    async def create_run() -> Lease:
+        store = SQLiteStore("runs.db")
+        run_id = await Runner(Agent("Clerk"), store=store).submit("hi")
+        lease = await store.acquire(run_id, "dead", ttl=3600)
+        await store.close()
+        return lease
+
+    return asyncio.run(create_run())
+
+
+def test_resume_of_a_run_that_a_worker_drives_says_that_it_may_be_dead(killed: Lease, baton: Invoke) -> None:
+    result = baton("runs", "resume", "--store", "runs.db", killed.run_id, "desk:runner")
+    assert result.exit_code == 1
+    assert f"run `{killed.run_id}` is driven by another worker: worker `dead` holds its lease for" in result.stderr
+    assert "if its process has died, --wait waits until the run is free" in result.stderr
+
+
+def test_resume_waits_until_no_worker_drives_the_run(
+    killed: Lease, baton: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def release(seconds: float) -> None:
+        store = SQLiteStore("runs.db")
+        await store.release(killed)
+        await store.close()
+
+    monkeypatch.setattr("batonkit.cli.runs.sleep", release)
+    arguments = ("--store", "runs.db", killed.run_id, "desk:runner", "--wait", "--accept-changes", "--quiet")
+    result = baton("runs", "resume", *arguments)
+    assert (result.exit_code, result.stdout) == (0, "1 messages, the last: hi\n")
+    waiting = [line for line in result.stderr.splitlines() if line.startswith(f"waiting for run {killed.run_id}: ")]
+    assert len(waiting) == 1
 
 
 def test_fork_creates_a_new_run(suspended: str, baton: Invoke) -> None:

@@ -1,5 +1,6 @@
 """Forks: new runs from the first events of another one, optionally edited; the original stays unchanged."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from tests.runs.recording_store import RecordingStore, get_record, load_events
 from tests.unfinished import recover
 
 from batonkit import Agent, AgentContext, RunContext, Runner, agent, tool
-from batonkit.errors import AnswerError, RunError, RunNotFoundError, ThreadBusyError, ToolResultError
+from batonkit.errors import AnswerError, RunError, RunNotFoundError, ThreadExistsError, ToolResultError
 from batonkit.log import RunStarted, ToolReturned
 from batonkit.messages import AssistantMessage, UserMessage, text_of
 from batonkit.stores import MemoryStore
@@ -208,7 +209,7 @@ async def test_a_fork_can_continue_the_conversation_in_a_new_thread() -> None:
     assert (await shop.runner.thread("b").runs())[0].run_id == fork
     assert before == [await store.load(run_id) for run_id in ("first", "second", "third")]
     assert len(await shop.runner.thread("a").runs()) == 3
-    with pytest.raises(ThreadBusyError):
+    with pytest.raises(ThreadExistsError):
         await shop.runner.runs.fork("second", thread="a")
 
 
@@ -224,3 +225,48 @@ async def test_a_fork_into_a_thread_works_without_a_store() -> None:
         "second",
         "two",
     ]
+
+
+async def check_later_message_can_be_edited(store: Any) -> None:
+    """Edit the second message of a thread in a new thread, whose runs read the messages before it."""
+    shop = ShopTeam(["one", "two", "changed", "copied", "and on"], store)
+    await shop.runner.run("first", thread="a", run_id="r1")
+    await shop.runner.run("second", thread="a", run_id="r2")
+    edited = await shop.runner.runs.fork("r2", edit={"run": "something else"}, thread="b")
+    assert (await shop.runner.resume(edited)).output == "changed"
+    copied = await shop.runner.runs.fork("r2", at=1, thread="c")
+    assert (await shop.runner.resume(copied)).output == "copied"
+    assert (await shop.runner.run("go on", thread="b")).output == "and on"
+    read = [text_of(message.content) for message in shop.model.requests[-1].messages]
+    assert read == ["first", "one", "something else", "changed", "go on"]
+    assert [text_of(message.content) for message in await shop.runner.thread("b").messages()] == [*read, "and on"]
+    assert [text_of(message.content) for message in await shop.runner.thread("a").messages()][2:] == ["second", "two"]
+    if shop.runner._access.store is not None:
+        (request,) = (await shop.runner.runs.requests(edited)).values()
+        assert [text_of(message.content) for message in request.messages] == read[:3]
+    await shop.runner.close()
+
+
+@pytest.mark.parametrize("kind", ["none", "memory", "sqlite"])
+async def test_a_later_message_can_be_edited_in_a_new_thread(kind: str, tmp_path: Path) -> None:
+    stores = {"none": None, "memory": MemoryStore(), "sqlite": tmp_path / "runs.db"}
+    await check_later_message_can_be_edited(stores[kind])
+
+
+async def test_a_log_of_a_later_message_can_be_loaded_before_its_first_agent_has_started() -> None:
+    shop = ShopTeam(["one", "two"], MemoryStore())
+    await shop.runner.run("first", thread="a", run_id="r1")
+    await shop.runner.submit("second", thread="a", run_id="r2")
+    elsewhere = ShopTeam(["done"], MemoryStore())
+    await elsewhere.runner.runs.load(await shop.runner.runs.events("r2"))
+    assert (await elsewhere.runner.resume("r2")).output == "done"
+
+
+async def test_a_fork_into_a_thread_that_has_runs_says_that_the_thread_must_be_new() -> None:
+    shop = ShopTeam(["one", "two"], MemoryStore())
+    await shop.runner.run("first", thread="a", run_id="r1")
+    with pytest.raises(ThreadExistsError) as caught:
+        await shop.runner.runs.fork("r1", thread="a")
+    assert str(caught.value) == (
+        "thread `a` has runs, the last one is `r1`; a fork begins a new thread: choose another id"
+    )

@@ -11,7 +11,7 @@ from tests.waiting import until
 from batonkit import Agent, RunContext, Runner, SetupError, tool
 from batonkit.agents import AgentContext, agent
 from batonkit.context import Default
-from batonkit.errors import AnswerError, InterruptExpiredError
+from batonkit.errors import AnswerError, InterruptExpiredError, RunNotSuspendedError
 from batonkit.log import InterruptAnswered, InterruptRaised
 from batonkit.runs import BackgroundRunner
 from batonkit.stores import MemoryStore
@@ -113,7 +113,7 @@ async def test_an_answer_after_the_deadline_is_refused() -> None:
     assert await store.load("r") == before
     with pytest.raises(InterruptExpiredError):
         await asking(store).resume("r")
-    with pytest.raises(AnswerError, match="exactly one open interrupt"):
+    with pytest.raises(RunNotSuspendedError, match="run `r` has failed and cannot be answered"):
         await asking(store).runs.answer("r", "yes")
 
 

@@ -76,10 +76,36 @@ async def test_public_objects_show_only_public_attributes() -> None:
         *("subscribe", "take_over"),
     }
     assert _public(runner) == {
-        *("clone", "close", "resume", "run", "run_sync", "runs", "stream", "stream_resume", "submit", "team", "thread"),
+        *(
+            "clone",
+            "close",
+            "resume",
+            "resume_sync",
+            "run",
+            "run_sync",
+            "runs",
+            "stream",
+            "stream_resume",
+            "submit",
+            "team",
+            "thread",
+        ),
     }
     assert _public(runner.runs) == {
-        *("answer", "cancel", "delete", "drive", "events", "fork", "get", "list", "load", "replay", "requests"),
+        *(
+            "answer",
+            "cancel",
+            "delete",
+            "drive",
+            "events",
+            "fork",
+            "get",
+            "list",
+            "load",
+            "replay",
+            "requests",
+            "retry",
+        ),
         *("stream_drive", "watch"),
     }
 

@@ -1,12 +1,13 @@
 """Start, resume and replay runs: what is in the log is never done again."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from batonkit import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
+from batonkit import Agent, AgentContext, Approval, RunContext, RunHooks, Runner, SetupError, Transfer, agent, tool
 from batonkit.errors import (
     AnswerError,
     BatonError,
@@ -61,6 +62,24 @@ async def test_run_sync_inside_an_event_loop_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
     with pytest.raises(SetupError, match=r"run_sync\(\) was called inside a running event loop; use `await"):
         runner.run_sync("hi")
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_resume_sync_continues_a_run_without_an_event_loop(is_stored: bool, tmp_path: Path) -> None:
+    model = ScriptedModel([call("ask", question="size?"), "done"])
+    runner = Runner(Agent("A", tools=[ask]), model=model, store=tmp_path / "runs.db" if is_stored else None)
+    assert runner.run_sync("hi", run_id="r").status == "suspended"
+    assert runner.resume_sync("r", "large").output == "done"
+    with pytest.raises(RunError, match="has completed and cannot be resumed"):
+        runner.resume_sync("r")
+
+
+async def test_resume_sync_inside_an_event_loop_is_refused() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
+    with pytest.raises(
+        SetupError, match=r"resume_sync\(\) was called inside a running event loop; use `await runner\.res"
+    ):
+        runner.resume_sync("r")
 
 
 @pytest.mark.parametrize(
@@ -765,3 +784,13 @@ async def test_a_clone_with_another_store_has_the_same_team_and_its_own_runs() -
     assert [event.key for event in await second.runs.events("r")][-1] == "completed"
     with pytest.raises(RunNotFoundError):
         await first.runs.events("r")
+
+
+async def test_an_error_before_the_first_agent_names_the_run_alone() -> None:
+    class Broken(RunHooks):
+        async def on_run_start(self, ctx: RunContext, agent: Any) -> None:
+            raise ValueError("no start")
+
+    with pytest.raises(ValueError, match="no start") as caught:
+        await Runner(Agent("A", model=ScriptedModel(["hello"])), hooks=Broken()).run("hi", run_id="r")
+    assert caught.value.__notes__[-1] == "in run r"

@@ -7,10 +7,11 @@ from typing import Any, Unpack
 
 import pytest
 from tests.runs.recording_store import HeldStore, RecordingStore, get_record
+from tests.waiting import until
 
 from batonkit import Agent, RunContext, Runner, tool
-from batonkit.errors import RunConflictError, StoreError
-from batonkit.log import RunSuspended
+from batonkit.errors import ModelError, RunConflictError, RunError, RunNotSuspendedError, StoreError
+from batonkit.log import InterruptRaised, RunCancelled, RunSuspended
 from batonkit.runs import BackgroundRunner
 from batonkit.stores import AppendOptions, Lease, MemoryStore, RunFlags, Store
 from batonkit.testing import FaultyStore, ScriptedModel, call
@@ -39,7 +40,7 @@ class AskedStore(MemoryStore):
         return lease
 
 
-def runner_of(store: Store, *steps: Any, **options: Any) -> Runner[Any, Any]:
+def runner_of(store: Store | None, *steps: Any, **options: Any) -> Runner[Any, Any]:
     return Runner(Agent("Desk", model=ScriptedModel([*steps]), tools=[pay]), store=store, **options)
 
 
@@ -162,15 +163,18 @@ async def test_an_answer_does_not_wait_for_the_driver_of_a_run() -> None:
 
 
 async def test_a_requested_cancellation_comes_before_an_answer_to_the_run_that_suspends() -> None:
-    store = HeldStore("suspended")
+    class CancelledAtLast(HeldStore):
+        """A store in which the request arrives just before the suspension."""
 
-    @tool
-    async def ask(ctx: RunContext) -> str:
-        """Ask although the run is to be cancelled."""
-        await store.request_cancel("r", "now")
-        return str(await ctx.interrupt("?"))
+        async def append(
+            self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+        ) -> RunFlags:
+            if options.get("status") == "suspended":
+                await self.request_cancel(run_id, "now")
+            return await super().append(run_id, expected_seq, lines, **options)
 
-    here = Runner(Agent("Desk", model=ScriptedModel([call("ask")]), tools=[ask]), store=store)
+    store = CancelledAtLast("suspended")
+    here = runner_of(store, call("pay"))
     elsewhere = runner_of(store)
     running = asyncio.create_task(here.run("hi", run_id="r"))
     await store.stored.wait()
@@ -253,3 +257,96 @@ async def test_a_background_run_is_cancelled_in_the_moment_of_its_suspension(whe
     store.go.set()
     assert await cancelling == "cancelled"
     assert (await get_record(store, "r")).status == "cancelled"
+
+
+@pytest.mark.parametrize("when", ["now", "after_response", "after_turn"])
+@pytest.mark.parametrize("make_store", [lambda: None, MemoryStore], ids=["none", "memory"])
+async def test_a_stream_that_reads_of_a_question_can_cancel_the_run(when: Any, make_store: Any) -> None:
+    # The run does not wait for its reader: it may be suspended already.
+    runner = runner_of(make_store(), call("pay"))
+    read: list[Any] = []
+    async with runner.stream("hi", run_id="r") as run:
+        async for event in run:
+            read.append(event)
+            if isinstance(event, InterruptRaised):
+                await until(lambda: run._result is not None)
+                await run.cancel(when)
+    assert run.result.status == "cancelled"
+    assert (type(read[-1]), read) == (RunCancelled, [*run.result.events])
+    assert (await runner.runs.get("r")).status == "cancelled"
+    assert await runner.runs.events("r") == read
+
+
+async def test_a_stream_cancels_its_run_in_the_moment_of_its_suspension() -> None:
+    store = HeldStore("suspended")
+    async with runner_of(store, call("pay")).stream("hi", run_id="r") as run:
+        await store.stored.wait()
+        cancelling = asyncio.create_task(run.cancel())
+        store.go.set()
+        await cancelling
+    assert (run.result.status, (await get_record(store, "r")).status) == ("cancelled", "cancelled")
+
+
+async def test_a_stream_does_not_cancel_its_suspended_run_once_another_worker_has_completed_it() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, call("pay"), "paid")
+    async with runner.stream("hi", run_id="r") as run:
+        await run.wait()
+        assert (await runner_of(store, "paid").resume("r", "yes")).output == "paid"
+        await run.cancel()
+    assert run.result.status == "suspended"
+    assert (await runner.runs.get("r")).status == "completed"
+
+
+@pytest.mark.parametrize("when", ["now", "after_turn"])
+async def test_a_request_that_is_read_with_the_first_write_of_a_resumed_run_stops_it_before_its_tool(
+    when: Any,
+) -> None:
+    class CancelledMeanwhile(MemoryStore):
+        """A store in which the request arrives between the lease and the first write."""
+
+        async def append(
+            self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+        ) -> RunFlags:
+            if options.get("status") == "running":
+                await self.request_cancel(run_id, when)
+            return await super().append(run_id, expected_seq, lines, **options)
+
+    paid: list[str] = []
+
+    @tool
+    async def settle(ctx: RunContext) -> str:
+        """Pay after a question."""
+        paid.append(await ctx.interrupt("pay?"))
+        return "paid"
+
+    store = CancelledMeanwhile()
+    runner = Runner(Agent("Desk", model=ScriptedModel([call("settle"), "done"]), tools=[settle]), store=store)
+    await runner.run("hi", run_id="r")
+    assert (await runner.resume("r", "yes")).status == "cancelled"
+    assert paid == []
+
+
+@pytest.mark.parametrize("make_store", [lambda: None, MemoryStore], ids=["none", "memory"])
+async def test_an_answer_does_not_restart_a_run_that_was_cancelled(make_store: Any) -> None:
+    runner = runner_of(make_store(), call("pay"), "paid")
+    await runner.run("hi", run_id="r")
+    assert await runner.runs.cancel("r") == "cancelled"
+    before = await runner.runs.events("r")
+    with pytest.raises(RunNotSuspendedError, match="run `r` was cancelled and cannot be answered: resume or retry it"):
+        await runner.runs.answer("r", "yes")
+    assert ((await runner.runs.get("r")).status, await runner.runs.events("r")) == ("cancelled", before)
+
+
+async def test_a_worker_continues_a_run_that_is_retried() -> None:
+    store = MemoryStore()
+    runner = runner_of(store, call("pay"), ModelError("gone"), "paid")
+    await runner.run("hi", run_id="r")
+    with pytest.raises(RunError, match="run `r` is suspended; only failed and cancelled runs can be retried"):
+        await runner.runs.retry("r")
+    await runner.runs.answer("r", "yes")
+    assert (await runner.runs.drive("r")).status == "failed"
+    with pytest.raises(RunNotSuspendedError, match="run `r` has failed and cannot be answered"):
+        await runner.runs.answer("r", "yes")
+    await runner.runs.retry("r")
+    assert (await runner.runs.drive("r")).status == "completed"

@@ -233,7 +233,7 @@ async def test_the_result_is_available_only_after_the_run_has_stopped() -> None:
 
 async def test_a_stream_must_be_opened_once() -> None:
     live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
-    with pytest.raises(RunError, match="open the run first: async with runner"):
+    with pytest.raises(RunError, match="open it first: async with runner"):
         await read_all(live)
     async with live:
         await read_all(live)
@@ -530,3 +530,9 @@ async def test_no_task_keeps_running_after_the_time_limit() -> None:
         await driving
     assert model.is_closed
     assert no_other_task_is_running()
+
+
+async def test_waiting_for_a_stream_that_was_never_opened_is_refused() -> None:
+    stream = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi", run_id="r")
+    with pytest.raises(RunError, match="run `r` has not started; open it first: async with"):
+        await stream.wait()

@@ -22,7 +22,7 @@ from batonkit import (
     tool,
 )
 from batonkit.errors import RunConflictError, RunError, RunNotFoundError
-from batonkit.log import AgentResponded, TextDelta
+from batonkit.log import AgentResponded, TextDelta, ToolReturned
 from batonkit.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 
@@ -207,6 +207,32 @@ async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_agent(is
     assert (await runner.resume("r")).output == "done"
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("effect", ["read", "idempotent"])
+@pytest.mark.parametrize("turns", [0, 50])
+async def test_cancel_after_turn_at_a_tool_result_prevents_the_next_model_call(
+    is_stored: bool, effect: Any, turns: int
+) -> None:
+    ran: list[int] = []
+
+    @tool(effect=effect)
+    async def count(number: int) -> int:
+        """Count."""
+        ran.append(number)
+        return number
+
+    model = ScriptedModel([[call("count", number=1), call("count", number=2)], call("count", number=3), "done"])
+    runner = Runner(Agent("A", tools=[count]), model=model, store=RecordingStore() if is_stored else None)
+    async with runner.stream("hi", run_id="r") as live:
+        async for event in live:
+            if isinstance(event, ToolReturned):
+                await turns_of_the_loop(turns)
+                await live.cancel("after_turn")
+    assert (live.result.status, sorted(ran), len(model.requests)) == ("cancelled", [1, 2], 1)
+    assert (await runner.resume("r")).output == "done"
+    assert sorted(ran) == [1, 2, 3]
+
+
 async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_step() -> None:
     # The steps of a workflow are agents too.
     steps = [Agent(name, description=name, model=ScriptedModel([name])) for name in ("a", "b")]
@@ -245,13 +271,9 @@ async def test_a_cancelled_run_starts_no_further_step(when: Literal["now", "afte
         async def run(ctx: AgentContext) -> None:
             started.append(name)
             with suppress(asyncio.CancelledError):
-                await live.cancel("after_turn") if when == "after_turn" else live._stop_on_request("now", driver())
+                await live.cancel("after_turn") if when == "after_turn" else live._stop_on_request("now")
 
         return run
-
-    def driver() -> asyncio.Task[Any]:
-        assert live._task is not None
-        return live._task
 
     runner = Runner(SequentialAgent("S", sub_agents=[step("a"), step("b")]))
     async with runner.stream("hi") as live:
@@ -279,6 +301,25 @@ async def test_a_run_is_cancelled_by_another_runner(when: Literal["now", "after_
     assert no_other_task_is_running()
     waiting_tools.go.set()
     assert (await first_runner.resume("r")).status == "completed"
+
+
+@pytest.mark.parametrize("when", ["now", "after_response", "after_turn"])
+async def test_a_run_that_is_driven_here_does_not_wait_for_a_renewal_to_be_cancelled(
+    when: Literal["now", "after_response", "after_turn"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batonkit.runs.stored.journal._MAX_RENEW_INTERVAL", 3600.0)
+    waiting_tools = WaitingTools()
+    agent, steps, _ = team("handoff", waiting_tools)
+    store = RecordingStore()
+    store.lease_seconds = 36_000.0
+    runner = Runner(agent, model=ScriptedModel(steps), store=store)
+    running = asyncio.create_task(runner.run("hi", run_id="r"))
+    await waiting_tools.wait_for(1)
+    assert await runner.runs.cancel("r", when) == "running"
+    if when != "now":
+        waiting_tools.go.set()
+    assert (await running).status == "cancelled"
+    assert "renew" not in store.calls
 
 
 async def test_a_stream_ends_when_another_runner_cancels_its_run() -> None:

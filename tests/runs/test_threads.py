@@ -10,7 +10,7 @@ from tests.unfinished import recover
 
 from batonkit import Agent, RunContext, Runner, SetupError, agent, tool
 from batonkit.agents import AgentContext
-from batonkit.errors import ModelError, RunConflictError, ThreadBusyError
+from batonkit.errors import ModelError, RunConflictError, ThreadBusyError, TransferError
 from batonkit.log import RunStarted
 from batonkit.messages import text_of
 from batonkit.testing import ScriptedModel, call, transfer_to
@@ -103,6 +103,29 @@ async def test_a_thread_warns_if_the_team_does_not_know_its_active_agent(
     )
 
 
+async def test_resuming_a_run_whose_agent_a_function_made_says_how_to_list_it() -> None:
+    store = RecordingStore()
+
+    @tool
+    def call_guest() -> Agent:
+        """Hand over to an agent that is made now."""
+        return Agent("Guest", tools=[ask])
+
+    def new_runner(*extra: Agent) -> Runner[Any, Any]:
+        model = ScriptedModel({"A": [call("call_guest")], "Guest": [call("ask", question="?"), "done"]})
+        return Runner(Agent("A", tools=[call_guest]), model=model, store=store, extra_agents=extra)
+
+    asked = await new_runner().run("hi")
+    with pytest.raises(TransferError) as caught:
+        await new_runner().resume(asked.run_id, "yes")
+    assert str(caught.value) == (
+        "`A` transferred to `Guest` with `call_guest` before the run was resumed, but `Guest` is not part of this "
+        "team; if a function made it, list it in Runner(extra_agents=[…])"
+    )
+    listed = new_runner(Agent("Guest", tools=[ask]))
+    assert (await listed.resume(asked.run_id, accept_changes=True)).agent == "Guest"
+
+
 async def test_a_thread_finds_its_active_agent_by_name(caplog: pytest.LogCaptureFixture) -> None:
     # Another object of the same name was returned.
     model = ScriptedModel({"A": [call("find_expert", name="B")], "B": ["I am B", "still B"]})
@@ -173,7 +196,7 @@ async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> N
     await runner.runs.cancel(first.run_id)
     second = await runner.run("hello", thread="t")
     lines = await store.load(first.run_id)
-    for attempt in (runner.resume(first.run_id, "yes"), runner.runs.answer(first.run_id, "yes")):
+    for attempt in (runner.resume(first.run_id, "yes"), runner.runs.retry(first.run_id)):
         with pytest.raises(ThreadBusyError, match=second.run_id):
             await attempt
     record = await get_record(store, first.run_id)

@@ -173,7 +173,7 @@ async def test_a_run_that_kills_its_workers_is_parked_and_can_be_retried() -> No
     assert isinstance(event, RunFailed)
     assert (event.error_type, "3 workers died" in event.message) == (WorkerDiedError.__name__, True)
     assert b"3 workers died" in (await store.notes(run_id))[PARKED_NOTE]
-    await runner.runs.answer(run_id, None)
+    await runner.runs.retry(run_id)
     async with working(runner):
         await until_status(store, run_id, "completed")
 
@@ -186,7 +186,7 @@ async def test_a_parked_run_can_be_retried_before_the_worker_that_parked_it_know
     parking = asyncio.create_task(Worker(runner, max_deaths=1).drive(run_id))
     await store.stored.wait()
     assert PARKED_NOTE in await store.notes(run_id)
-    await runner.runs.answer(run_id, None)
+    await runner.runs.retry(run_id)
     assert (await runner.runs.drive(run_id)).status == "completed"
     store.go.set()
     assert await parking == Outcome("failed")

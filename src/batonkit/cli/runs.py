@@ -2,6 +2,7 @@
 
 import json
 import sys
+from asyncio import sleep
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ from msgspec.structs import asdict
 
 from .._wording import one_line, printable
 from ..agents import Agent
-from ..errors import AnswerError, RunError, quote_names
+from ..errors import AnswerError, RunConflictError, RunError, quote_names
 from ..log import Event, InterruptRaised, RunFailed, RunStarted, decode_lines, encode_log, keys
 from ..log.log import Log
 from ..messages import Usage, text_of
@@ -25,7 +26,7 @@ from ..worker.deaths import PARKED_NOTE
 from . import cli_options as options
 from .cli_errors import SUSPENDED
 from .display import Screen, ask_interrupts, format_cost, format_interrupt, parse_reply
-from .output import write, write_data, write_json
+from .output import rewrite_line, write, write_data, write_json
 from .retention import erase, expire
 from .run import RunPrinter, print_interrupts
 from .targets import RunSetup, get_record, is_driven, open_interrupts, set_up_run, store_option, with_store
@@ -37,6 +38,8 @@ def _log_only_runner(store: Store) -> Runner[Any, Any]:
 
 
 _run_id = click.argument("run_id", metavar="RUN")
+_WAIT_INTERVAL = 0.5
+"""Seconds between two looks at a run that a worker drives."""
 _STATUSES = ("running", "suspended", "completed", "failed", "cancelled")
 
 
@@ -186,6 +189,7 @@ def _show_conversation(record: RunRecord, events: Sequence[Event]) -> None:
 @options.target
 @options.repeated_option("--answer", "answers", "ID=VALUE", "Answer an open interrupt; may be repeated.")
 @click.option("--accept-changes", is_flag=True, help="Resume even if the team has changed since the run started.")
+@click.option("--wait", is_flag=True, help="Wait until no worker drives it, for instance after its process was killed.")
 @options.quiet
 @options.json_result
 @options.model
@@ -200,9 +204,12 @@ def resume(*, store: str, run_id: str, target: str, model: str | None, as_json: 
         return _resume(setup, run_id, RunPrinter("json" if as_json else "text", quiet=quiet), **how)
 
 
-def _resume(setup: RunSetup, run_id: str, printer: RunPrinter, *, answers: Sequence[str], accept_changes: bool) -> int:
+def _resume(
+    setup: RunSetup, run_id: str, printer: RunPrinter, *, answers: Sequence[str], accept_changes: bool, wait: bool
+) -> int:
     """Resume a run until it ends or an interrupt stays unanswered; return the exit code."""
-    record = setup.loop.run(get_record(setup.runner._require_store("baton runs resume"), run_id))
+    store = setup.runner._require_store("baton runs resume")
+    record = setup.loop.run(_wait_until_free(store, run_id) if wait else _require_free(store, run_id))
     if record.status == "completed":
         raise RunError(f"run `{run_id}` is completed; `baton runs fork` creates a new run from it")
     interrupts: Sequence[Interrupt] = setup.loop.run(open_interrupts(setup.runner, run_id))
@@ -222,6 +229,37 @@ def _resume(setup: RunSetup, run_id: str, printer: RunPrinter, *, answers: Seque
             return code
     print_interrupts(interrupts, setup, run_id=run_id)
     return SUSPENDED
+
+
+async def _require_free(store: FullStore, run_id: str) -> RunRecord:
+    """Return the record of a run that no worker drives. Raises RunConflictError if one does."""
+    record = await get_record(store, run_id)
+    if is_driven(record):
+        reason = f"{await _describe_lease(store, record)}; if its process has died, --wait waits until the run is free"
+        raise RunConflictError(run_id, reason)
+    return record
+
+
+async def _wait_until_free(store: FullStore, run_id: str) -> RunRecord:
+    """Wait until no worker drives a run, and say so; return its record."""
+    is_terminal = sys.stderr.isatty()
+    is_told = False
+    while is_driven(record := await get_record(store, run_id)):
+        text = f"waiting for run {run_id}: {await _describe_lease(store, record)}"
+        if is_terminal:
+            rewrite_line(text)
+        elif not is_told:
+            write(text, err=True)
+        is_told = True
+        await sleep(_WAIT_INTERVAL)
+    if is_told and is_terminal:
+        rewrite_line("")
+    return record
+
+
+async def _describe_lease(store: FullStore, record: RunRecord) -> str:
+    left = max(record.lease_until - await store.now(), 0.0)
+    return f"worker `{record.worker}` holds its lease for another {left:.0f} s"
 
 
 def _ask(interrupts: Sequence[Interrupt], screen: Screen) -> dict[str, Any] | None:
@@ -266,7 +304,7 @@ def retry(store: str, run_ids: tuple[str, ...]) -> None:
             if record.status not in ("failed", "cancelled"):
                 raise RunError(f"run `{run_id}` is {record.status}; only failed and cancelled runs can be retried")
         for run_id in run_ids:
-            await runner.runs.answer(run_id, None)
+            await runner.runs.retry(run_id)
             await opened.put_note(run_id, PARKED_NOTE, None)
             write(f"run {run_id} waits for a worker", err=True)
 

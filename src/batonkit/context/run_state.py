@@ -283,6 +283,14 @@ class RunState(Struct, Generic[C], eq=False):
     suspended_by: dict[str, tuple[object, ...]] = {}
     """The open interrupts that have raised `SuspendRun`, each with the blocks that it was raised in."""
 
+    async def catch_up(self) -> None:
+        """Wait until the reader of the events, if any, has handled them: it may cancel the run.
+
+        A live session does not wait: the user may speak meanwhile.
+        """
+        if self.log.sink is not None and self.live is None:
+            await self.log.sink.catch_up()
+
     def recount(self, scope: str, *, besides: str = "") -> None:
         """Count what is recorded of a part whose code does not run again.
 

@@ -66,6 +66,13 @@ class RunBackend(Protocol):
         """Keep the run, which has stopped; return the status that was stored."""
         ...
 
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel the run, which is suspended; return its events since.
+
+        There are none if it is not suspended any more.
+        """
+        ...
+
 
 class StoppedRun(Struct, frozen=True):
     """The parts of a stopped run that no store can keep."""
@@ -97,6 +104,10 @@ class NullBackend(Struct, eq=False):
         """Keep nothing."""
         return status
 
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Leave the log, which is not ours to change."""
+        return ()
+
 
 class KeepsStoppedRuns(Protocol):
     """The memory of a runner without a store."""
@@ -107,6 +118,10 @@ class KeepsStoppedRuns(Protocol):
 
     async def keep(self, flow: TeamFlow, status: StoppedStatus) -> None:
         """Store a run that stopped before its end."""
+        ...
+
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel a suspended run; return its events since."""
         ...
 
 
@@ -125,6 +140,10 @@ class UnstoredRun(NullBackend, eq=False):
         if status != "completed":
             await self._memory.keep(flow, status)
         return status
+
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel the run, which is suspended; return its events since."""
+        return await self._memory.cancel_suspended(flow)
 
 
 def open_run(

@@ -77,7 +77,7 @@ class RunResult(Generic[Out]):
         self.status: StoppedStatus = status
         """Why the run stopped: `completed`, `suspended`, `failed` or `cancelled`."""
         self.agent = agent
-        """The name of the last active agent."""
+        """The name of the agent that holds control: the one that was active last, or the target of the last handoff."""
         self.error = error
         """The exception of a failed run, else None."""
 

@@ -1,7 +1,7 @@
 """The runner: compiles a team once, then starts, streams and resumes its runs."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from functools import partial
@@ -172,10 +172,8 @@ class Runner(Generic[C, Out]):
         """
         _require_runner(self, "run_sync")
         check_run_args("Runner.run_sync()", args)
-        # Not in a handler of RuntimeError: the run's own error would be shown as if that error had led to it.
-        if _is_loop_running():
-            raise SetupError("run_sync() was called inside a running event loop; use `await runner.run(…)` there")
-        return asyncio.run(self._run_and_close(input, args))
+        _require_no_loop("run_sync", "run")
+        return asyncio.run(self._and_close(self.run(input, **args)))
 
     def stream(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunStream[Out]:
         """Create a run whose events can be read while it is in progress.
@@ -216,6 +214,26 @@ class Runner(Generic[C, Out]):
         stream = self.stream_resume(run_id, answers, **args)
         await stream._drive()
         return stream.result
+
+    @check_types
+    def resume_sync(self, run_id: str, answers: Any = None, **args: Unpack[ResumeArgs[C]]) -> RunResult[Out]:
+        """Resume a run synchronously, and close the store afterwards.
+
+        Args:
+            run_id: The run to resume.
+            answers: Answers by interrupt id, the answer itself if exactly one interrupt is open, or `Dismiss(reason)`.
+            **args: See `ResumeArgs`.
+
+        Returns:
+            The result at the run's end or at its next interrupt.
+
+        Raises:
+            SetupError: It was called inside a running event loop.
+            BatonError: The errors of `resume`.
+        """
+        check_resume_args("Runner.resume_sync()", args)
+        _require_no_loop("resume_sync", "resume")
+        return asyncio.run(self._and_close(self.resume(run_id, answers, **args)))
 
     @check_types
     def stream_resume(self, run_id: str, answers: Any = None, **args: Unpack[ResumeArgs[C]]) -> RunStream[Out]:
@@ -354,10 +372,10 @@ class Runner(Generic[C, Out]):
         traceparent = current_traceparent()
         return msgspec.structs.replace(started, traceparent=traceparent) if traceparent else started
 
-    async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
+    async def _and_close(self, running: Coroutine[Any, Any, RunResult[Out]]) -> RunResult[Out]:
         # The store's connections belong to this event loop, which is about to end.
         try:
-            return await self.run(input, **args)
+            return await running
         finally:
             await self.close()
 
@@ -401,6 +419,15 @@ class Runner(Generic[C, Out]):
         if self._access.store is None:
             raise SetupError(f"{feature} needs stored runs; give the runner a store: Runner(…, store=…)")
         return self._repository.store
+
+
+def _require_no_loop(method: str, coroutine_method: str) -> None:
+    """Raise SetupError if a synchronous method was called inside a running event loop."""
+    # Not in a handler of RuntimeError: the run's own error would be shown as if that error had led to it.
+    if _is_loop_running():
+        raise SetupError(
+            f"{method}() was called inside a running event loop; use `await runner.{coroutine_method}(…)` there"
+        )
 
 
 def _is_loop_running() -> bool:

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from time import time
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, get_args
@@ -25,6 +26,7 @@ from ..log.event import RUN_ORIGIN
 from ..log.log import Log, ReadOnlyLog
 from ..stores import CancelRequest, CancelWhen
 from ..team.follow import Place, TeamFlow, follow
+from ..team.tasks import last_active_agent
 from .observers import Observer, ObserverSink
 from .opening import FollowedRun, OpenRun, RunBackend
 from .result import RUN_LOGGER, RunResult, StoppedStatus, log_run_end, to_interrupt
@@ -156,8 +158,10 @@ class RunStream(Generic[Out]):
     _opened: OpenRun | None = None
     _queue: EventQueue | None = None
     _task: asyncio.Task[None] | None = None
+    _driver: asyncio.Task[Any] | None = None
+    """The task that drives a stored run: that of the stream, or of the caller of `run` or `resume`."""
     _cancelled_task: asyncio.Task[Any] | None = None
-    """The driving task, once it was cancelled because of another worker or a request in the store."""
+    """The driver, once it was cancelled because of another worker or a request in the store."""
     _result: RunResult[Any] | None = None
     _is_cancelled = False
     _stop_when: CancelRequest = ""
@@ -211,11 +215,14 @@ class RunStream(Generic[Out]):
         return self._result
 
     async def cancel(self, when: CancelWhen = "now") -> None:
-        """Cancel the run; it can be resumed. A message that still waits is withdrawn.
+        """Cancel the run, also if it is suspended; it can be resumed.
 
-        With `"after_turn"` and `"after_response"` no further agent starts. A loop over the events of this stream can
-        call it as soon as it reads of a handoff, however slow it is: while there is such a loop, an agent starts only
-        once the loop has handled the events before it and asks for the next one.
+        A message that still waits is withdrawn.
+
+        With `"after_turn"` and `"after_response"` no further agent and no further turn starts. A loop over the events
+        of this stream can call it as soon as it reads of a handoff or of a tool's result, however slow it is: while
+        there is such a loop, an agent starts, and calls its model again, only once the loop has handled the events
+        before and asks for the next one.
 
         Args:
             when: `"now"` returns when everything the run started has ended; `"after_turn"` returns at once and lets
@@ -223,9 +230,19 @@ class RunStream(Generic[Out]):
                 execute its tool calls.
         """
         check_choice("cancel(…)", when, get_args(CancelWhen))
-        if when != "now":
+        if when != "now" and not self._is_suspended:
             self._stop_soon(when)
             return
+        await self._stop_now()
+        if self._is_suspended:
+            await self._cancel_suspended()
+
+    @property
+    def _is_suspended(self) -> bool:
+        return self._result is not None and self._result.status == "suspended"
+
+    async def _stop_now(self) -> None:
+        """Stop the run if it has not stopped, and wait until everything it started has ended."""
         self._is_cancelled = True
         if self._opened is not None:
             self._opened.flow.run.signals.stop = "now"
@@ -235,13 +252,28 @@ class RunStream(Generic[Out]):
                 self._task.cancel()
             await asyncio.wait([self._task])
 
+    async def _cancel_suspended(self) -> None:
+        """Cancel the run, which stopped at a question before the request came."""
+        cancelled = await self._backend.cancel_suspended(self._flow)
+        for event in cancelled:
+            self._log.add_stored(event)
+            if self._queue is not None:
+                self._queue.put(event)
+        if cancelled:
+            self._set_result("cancelled")
+
     async def wait(self) -> None:
-        """Wait until the run has stopped, for whatever reason."""
-        if self._task is not None:
-            if self._queue is not None and self._queue.reader is asyncio.current_task():
-                # Called in the body of the loop over the events, which the run would wait for.
-                self._queue.stop_reading()
-            await asyncio.wait([self._task])
+        """Wait until the run has stopped, for whatever reason.
+
+        Raises:
+            RunError: The stream has not been opened.
+        """
+        if self._queue is None or self._task is None:
+            raise self._not_open()
+        if self._queue.reader is asyncio.current_task():
+            # Called in the body of the loop over the events, which the run would wait for.
+            self._queue.stop_reading()
+        await asyncio.wait([self._task])
 
     async def __aenter__(self) -> Self:
         if self._task is not None:
@@ -254,7 +286,7 @@ class RunStream(Generic[Out]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await (self._leave() if self._releases and not self._is_cancelled else self.cancel())
+        await (self._leave() if self._releases and not self._is_cancelled else self._stop_now())
         if self._task is not None and not self._task.cancelled():
             # Mark the exception as retrieved: only a reader that reads to the end gets it.
             self._task.exception()
@@ -263,7 +295,7 @@ class RunStream(Generic[Out]):
         queue = self._queue
         task = self._task
         if queue is None or task is None:
-            raise RunError("open the run first: async with runner.stream(…) as run")
+            raise self._not_open()
         unread = self._unread
         queue.start_reading()
         try:
@@ -286,8 +318,11 @@ class RunStream(Generic[Out]):
     @property
     def _flow(self) -> TeamFlow:
         if self._opened is None:
-            raise RunError(f"run `{self.run_id}` has not started; open it first: async with runner.stream(…) as run")
+            raise self._not_open()
         return self._opened.flow
+
+    def _not_open(self) -> RunError:
+        return RunError(f"run `{self.run_id}` has not started; open it first: async with runner.stream(…) as run")
 
     async def _drive(self) -> None:
         """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
@@ -309,8 +344,10 @@ class RunStream(Generic[Out]):
             # The event loop was closed: nothing can be awaited, and the lease expires by itself.
             raise
         except BaseException as error:  # noqa: BLE001 - recorded, and raised again where the caller must know
+            await self._receive_cancellation()
             await self._end_early(error, past_events)
         else:
+            await self._receive_cancellation()
             await self._complete(outcome)
         finally:
             if observed is not None:
@@ -352,6 +389,15 @@ class RunStream(Generic[Out]):
         if log.has_past:
             self._check_replay()
         return outcome
+
+    async def _receive_cancellation(self) -> None:
+        """Receive our own cancellation if it is pending: it must not interrupt the last write.
+
+        The driver cancels itself if one of its writes finds the request; it may end before it awaits anything else.
+        """
+        if self._cancelled_task is not None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
 
     async def _complete(self, outcome: FlowOutcome) -> None:
         if self._cancelled_task is not None:
@@ -411,7 +457,8 @@ class RunStream(Generic[Out]):
 
     async def _fail(self, error: BaseException) -> NoReturn:
         self._is_cancelled_by_caller()
-        error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
+        place = " → ".join(self._last_path()[-8:])
+        error.add_note(f"in run {self.run_id}, at {place}" if place else f"in run {self.run_id}")
         # Lone surrogates cannot be stored.
         message = error_text(error).encode(errors="backslashreplace").decode()
         public = message if isinstance(error, TaskFailedError) else ""
@@ -451,7 +498,7 @@ class RunStream(Generic[Out]):
     async def _release(self) -> None:
         """Stop now without storing that it stopped, so that another worker continues the run."""
         if self._opened is not None and self._task is not None and not self._task.done():
-            self._stop_for(self._detach(), self._task)
+            self._stop_for(self._detach())
             await asyncio.wait([self._task])
 
     def _release_after_turn(self) -> None:
@@ -481,26 +528,26 @@ class RunStream(Generic[Out]):
         if self._opened is not None and self._opened.flow.run.signals.stop != "now":
             self._opened.flow.run.signals.stop = self._stop_when
 
-    def _stop_for(self, error: BatonError, driver: "asyncio.Task[Any]") -> None:
+    def _stop_for(self, error: BatonError) -> None:
         """Stop now because the run was taken over or deleted."""
         if self._conflict is None:
             self._conflict = error
-            self._cancel_task(driver)
+            self._cancel_driver()
 
-    def _stop_on_request(self, when: CancelWhen, driver: "asyncio.Task[Any] | None") -> None:
+    def _stop_on_request(self, when: CancelWhen) -> None:
         """Stop because cancellation was requested in the store."""
         if when != "now":
             self._stop_soon(when)
-        elif not self._is_cancelled and driver is not None:
+        elif not self._is_cancelled:
             self._is_cancelled = True
             self._flow.run.signals.stop = "now"
-            self._cancel_task(driver)
+            self._cancel_driver()
 
-    def _cancel_task(self, driver: "asyncio.Task[Any]") -> None:
+    def _cancel_driver(self) -> None:
         # Only once: every cancellation must be undone by one `uncancel`.
-        if self._cancelled_task is None:
-            self._cancelled_task = driver
-            driver.cancel()
+        if self._cancelled_task is None and self._driver is not None:
+            self._cancelled_task = self._driver
+            self._driver.cancel()
 
     def _raise_failure(self) -> None:
         """Re-raise the run's error, if it failed."""
@@ -515,6 +562,10 @@ class RunStream(Generic[Out]):
 
     def _last_path(self) -> tuple[str, ...]:
         return next((event.path for event in reversed(self._log.events) if event.path), ())
+
+    def _active_agent(self) -> str:
+        assert self._opened is not None
+        return last_active_agent(self._log.events) or self._opened.first_agent
 
     async def _stop(self, kind: type[types.Event], *fields: Any, failure: BaseException | None = None) -> None:
         """Record an event of this kind, which a run may have several times, and stop."""
@@ -538,13 +589,12 @@ class RunStream(Generic[Out]):
         self, status: StoppedStatus, outcome: FlowOutcome | None = None, failure: BaseException | None = None
     ) -> None:
         flow = self._flow
-        path = (outcome.origin.agent,) if outcome is not None else self._last_path()
         self._result = RunResult(
             flow.run,
             flow.history,
             status=status,
             output=outcome.output if outcome is not None else None,
-            agent=path[-1] if path else flow.team.root,
+            agent=self._active_agent() if outcome is None else outcome.origin.agent,
             error=failure,
         )
 

@@ -122,7 +122,8 @@ def after_acquire(record: RunRecord, worker: str, *, ttl: float, now: float) -> 
     """Return the record after a worker acquired the lease. Raises RunConflictError."""
     if record.worker != worker and has_valid_lease(record, now):
         seconds = record.lease_until - now
-        raise RunConflictError(record.run_id, f"`{record.worker}` holds its lease for another {seconds:.1f} s")
+        reason = f"`{record.worker}` holds its lease for another {seconds:.1f} s"
+        raise RunConflictError(record.run_id, f"{reason}; if that worker has died, the run is free then")
     return replace(record, worker=worker, fence=record.fence + 1, lease_until=now + ttl, lease_seconds=ttl)
 
 

@@ -189,12 +189,10 @@ async def follow(flow: TeamFlow, place: Place) -> FlowOutcome:
 
 async def _pause(flow: TeamFlow, place: Place) -> None:
     """Wait for the reader of the run's events, and stop if that was requested."""
-    run = flow.run
-    if place.after is not None and run.log.sink is not None and run.live is None:
+    if place.after is not None:
         # A reader can cancel the run when it reads of a handoff, before the next agent starts.
-        # A live session must not pause between two agents: the user may speak meanwhile.
-        await run.log.sink.catch_up()
-    if stop := run.signals.stop:
+        await flow.run.catch_up()
+    if stop := flow.run.signals.stop:
         # An agent may have swallowed the cancellation; no other agent starts.
         raise asyncio.CancelledError if stop == "now" else SuspendRun
 

@@ -20,7 +20,9 @@ from ..handoffs import Handoff
 from ..handoffs.tasks import TaskTools, make_task_tools
 from ..log import (
     Action,
+    AgentStarted,
     CancelTask,
+    ControlTransferred,
     Event,
     Finish,
     OpenTask,
@@ -32,9 +34,6 @@ from ..log import (
     Transfer,
     UserMessageAdded,
     keys,
-)
-from ..log import (
-    events as types,
 )
 from ..log.entries import format_result
 from ..messages import UserMessage
@@ -214,16 +213,26 @@ def open_tasks(events: Sequence[Event]) -> tuple[OpenTask, ...]:
 
 
 def last_active_agent(events: Sequence[Event]) -> str:
-    """Return the agent of the innermost task or, without tasks, the one that was active last."""
+    """Return the agent that holds control after these events; "" if none has started.
+
+    It is the agent of the innermost task. Without tasks, it is the one that was active last, or the target of a
+    transfer that was recorded but had not started it yet.
+    """
     tasks = open_tasks(events)
     if tasks:
         return tasks[-1].agent
     for event in reversed(events):
-        if not keys.is_nested(event.origin.id):
-            if isinstance(event, types.AgentStarted):
+        if keys.is_nested(event.origin.id):
+            continue
+        match event:
+            case ControlTransferred():
+                return event.target
+            case AgentStarted():
                 return event.agent
-            if isinstance(event, TaskEnded):
+            case TaskEnded():
                 return event.task.return_to
+            case _:
+                pass
     return ""
 
 

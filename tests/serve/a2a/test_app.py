@@ -15,6 +15,7 @@ from a2a.types.a2a_pb2 import (
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from tests.runs.recording_store import HeldStore
 from tests.serve.a2a.clients import (
     CANCELED,
     COMPLETED,
@@ -39,6 +40,7 @@ from batonkit.agents import AgentContext, with_guardrails
 from batonkit.errors import RemoteError, TaskFailedError
 from batonkit.messages import Data, File, Text
 from batonkit.serve.a2a import a2a_app, broadcast
+from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
@@ -198,6 +200,32 @@ async def test_a_silent_agent_can_be_cancelled_but_an_ended_task_cannot() -> Non
             await client.cancel_task(CancelTaskRequest(id=task.id))
         with pytest.raises(TaskNotFoundError):
             await client.cancel_task(CancelTaskRequest(id="unknown"))
+
+
+async def test_a_task_is_cancelled_before_its_service_knows_that_it_needs_input() -> None:
+    store = HeldStore("suspended")
+    model = ScriptedModel([call("book", city="Rome"), "You fly."])
+    runner = Runner(Agent("Travel", description="Books flights.", tools=[book]), model=model, store=store)
+    async with served(a2a_app(runner)) as url, client_at(url, streams=False) as client:
+        task = await send(client, "go", return_immediately=True)
+        await store.stored.wait()
+        cancelling = asyncio.create_task(client.cancel_task(CancelTaskRequest(id=task.id)))
+        store.go.set()
+        assert (await cancelling).status.state == CANCELED
+        with pytest.raises(UnsupportedOperationError):
+            await send(client, "at 7", task=task.id)
+
+
+async def test_an_answer_to_a_task_whose_cancellation_was_requested_says_that_it_was_cancelled() -> None:
+    store = MemoryStore()
+    model = ScriptedModel([call("book", city="Rome"), "You fly."])
+    runner = Runner(Agent("Travel", description="Books flights.", tools=[book]), model=model, store=store)
+    async with served(a2a_app(runner)) as url, client_at(url, streams=False) as client:
+        task = await send(client, "go")
+        await store.request_cancel(task.id, "now")
+        with pytest.raises(UnsupportedOperationError, match="was cancelled"):
+            await send(client, "at 7", task=task.id)
+        assert (await client.get_task(GetTaskRequest(id=task.id))).status.state == CANCELED
 
 
 @pytest.mark.parametrize("show_errors", [False, True])

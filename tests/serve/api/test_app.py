@@ -19,7 +19,7 @@ from batonkit.log import decode_event
 from batonkit.runs import BackgroundRunner
 from batonkit.serve import api_app, serve, serve_in_background
 from batonkit.serve.agui import agui_app
-from batonkit.stores import SQLiteStore
+from batonkit.stores import MemoryStore, SQLiteStore
 from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 
@@ -164,6 +164,45 @@ async def test_an_answer_is_accepted_before_the_server_that_asked_knows_that_the
         assert status == 202
         assert (await _read_frames(second, run["id"]))[-1]["event"] == "RunCompleted"
         store.go.set()
+
+
+@pytest.mark.parametrize("when", ["now", "after_response", "after_turn"])
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_run_is_cancelled_before_the_server_that_asked_knows_that_it_is_suspended(
+    when: str, is_own: bool
+) -> None:
+    store = HeldStore("suspended")
+    first_runner = Runner(_team(call("ask_me")), store=store)
+    second_runner = Runner(_team("thank you"), store=store)
+    async with client_of(api_app(first_runner)) as first, client_of(api_app(second_runner)) as second:
+        _, run = await first.post("/runs", {"input": "hi"})
+        await store.stored.wait()
+        _, waiting = await second.get(f"/runs/{run['id']}")
+        (question,) = waiting["interrupts"]
+        cancelling = asyncio.create_task(
+            (first if is_own else second).post(f"/runs/{run['id']}/cancel", {"when": when})
+        )
+        if not is_own:
+            await cancelling
+        store.go.set()
+        status, cancelled = await cancelling
+        assert (status, cancelled["status"], cancelled["interrupts"]) == (200, "cancelled", [])
+        status, body = await second.post(f"/runs/{run['id']}/answers", {"answers": {question["id"]: "fine"}})
+        assert (status, body["error"]["code"]) == (409, "not_suspended")
+        assert (await first.get(f"/runs/{run['id']}"))[1]["status"] == "cancelled"
+
+
+async def test_an_answer_to_a_run_whose_cancellation_was_requested_says_that_it_is_cancelled() -> None:
+    store = MemoryStore()
+    async with client_of(api_app(Runner(_team(call("ask_me")), store=store))) as client:
+        _, run = await client.post("/runs", {"input": "hi"})
+        await _read_frames(client, run["id"])
+        _, waiting = await client.get(f"/runs/{run['id']}")
+        await store.request_cancel(run["id"], "now")
+        answers = {waiting["interrupts"][0]["id"]: "fine"}
+        status, body = await client.post(f"/runs/{run['id']}/answers", {"answers": answers})
+        assert (status, body["error"]["code"]) == (409, "not_suspended")
+        assert (await client.get(f"/runs/{run['id']}"))[1]["status"] == "cancelled"
 
 
 async def test_a_run_of_another_server_can_be_cancelled(tmp_path: Path) -> None:

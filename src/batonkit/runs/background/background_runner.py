@@ -271,14 +271,14 @@ class BackgroundRunner:
         """
         broadcast = self._broadcasts.get(run_id)
         if broadcast is not None:
-            is_stopping = broadcast.stream._result is not None
-            await broadcast.stream.cancel(when)
-            if when != "now" and not is_stopping:
+            stream = broadcast.stream
+            await stream.cancel(when)
+            if stream._result is None and when != "now":
                 return "running"
             await asyncio.wait([broadcast.task])
-            if (status := broadcast.stream.result.status) in FINISHED_STATUSES:
-                return status
-            # It was being suspended when the request came.
+            if stream.result.status in FINISHED_STATUSES:
+                return stream.result.status
+            # Another worker has continued it since.
         return await self.runner.runs.cancel(run_id, when)
 
     def is_driving(self, run_id: str) -> bool:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...errors import RunExistsError
+from ...log import Event
 from ...stores import FullStore
 from ...stores.store import DEFAULT_LEASE_SECONDS
 from ...team.follow import FlowConfig, TeamFlow
@@ -65,6 +66,10 @@ class StoreAccess:
     async def keep(self, flow: TeamFlow, status: StoppedStatus) -> None:
         """Store a run that stopped before its end."""
         await self.repository.keep(flow, status)
+
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel a suspended run; return its events since."""
+        return await self.repository.cancel_suspended(flow)
 
     async def close(self) -> None:
         """Close the store; it opens again when it is needed."""

@@ -1,5 +1,6 @@
 """The backends of runs in a store: they create a run or reopen it, and let it write to the store."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
@@ -46,6 +47,7 @@ class _StoredBackend:
             opened.flow.services.requests = RequestRecorder(state.log.events)
         state.log.attach(journal)
         state.signals.lease = journal
+        run._driver = asyncio.current_task()
         repository.heartbeat.add(journal, run)
         journal.relay = repository.relay
         journal.relay.drive(self.run_id, state.log.count)
@@ -57,6 +59,10 @@ class _StoredBackend:
             return status
         with self._repository.closing(self.run_id):
             return await self._repository.finish(flow, self._journal, status)
+
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel the run, which is suspended; return its events since."""
+        return await self._repository.cancel_suspended(flow)
 
 
 class NewRun(_StoredBackend):
@@ -198,9 +204,6 @@ class ReopenedRun(_StoredBackend):
         started = run_started_event(log.events)
         if isinstance(log.events[-1], RunCompleted):
             raise RunError(f"run `{self.run_id}` has completed and cannot be resumed")
-        if log.count == 1 and started.thread and record.previous != started.previous_run_id:
-            reason = f"it does not follow the last run of thread `{started.thread}`"
-            raise RunConflictError(self.run_id, reason, problem="cannot start")
         check_team(started, repository.fingerprint, self._args)
         # A suspended run that is driven is one of whose interrupts has expired.
         first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events

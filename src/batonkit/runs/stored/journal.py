@@ -292,8 +292,8 @@ class Journal:
         options = self._options(batch, lease)
         flags = await self._append_until_it_works(batch, lease, options, is_retry=is_retry)
         self.cancel_requested, self.inbox = flags.cancel_requested, flags.inbox
-        if flags.cancel_requested:
-            self._pass_on(flags.cancel_requested)
+        if flags.cancel_requested and self.run is not None:
+            self.run._stop_on_request(flags.cancel_requested)
         self._seq += len(batch.lines)
         self.is_released = options.get("release", False) and not flags.cancel_requested
         if self.relay is not None:
@@ -332,11 +332,6 @@ class Journal:
         if self.reader:
             options["reader"] = self.reader
         return options
-
-    def _pass_on(self, when: CancelWhen) -> None:
-        # "now" would cancel the task in the middle of this write; the next renewal of the lease does it.
-        if when != "now" and self.run is not None:
-            self.run._stop_on_request(when, None)
 
     async def _written_flags(self, lease: Lease, count: int) -> RunFlags | None:
         """Return the flags if an earlier attempt succeeded and its confirmation was lost, else None."""
@@ -383,11 +378,14 @@ def _retrieve(task: "asyncio.Future[Any]") -> None:
 class SupportsStop(Protocol):
     """A run that can be stopped from outside the task that drives it."""
 
-    def _stop_for(self, error: BatonError, driver: "asyncio.Task[Any]") -> None:
-        """Stop now with this error; `driver` is the task that drives the run."""
+    _driver: "asyncio.Task[Any] | None"
+    """That task."""
 
-    def _stop_on_request(self, when: CancelWhen, driver: "asyncio.Task[Any] | None") -> None:
-        """Stop because cancellation was requested in the store; `"now"` needs the driver."""
+    def _stop_for(self, error: BatonError) -> None:
+        """Stop now with this error."""
+
+    def _stop_on_request(self, when: CancelWhen) -> None:
+        """Stop because cancellation was requested in the store."""
 
     def _release_after_turn(self) -> None:
         """Let the active agents finish their turns, then leave the run to another worker."""
@@ -399,20 +397,18 @@ class LeaseHeartbeat:
     def __init__(self, store: Store, ttl: float) -> None:
         self._store = store
         self._ttl = ttl
-        self._runs: dict[Journal, tuple[SupportsStop, asyncio.Task[Any]]] = {}
+        self._runs: dict[Journal, SupportsStop] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     def add(self, journal: Journal, run: SupportsStop) -> None:
-        """Renew this run's lease from now on. Must be called by the task that drives the run."""
-        driver = asyncio.current_task()
-        assert driver is not None
+        """Renew this run's lease from now on."""
         if self._loop is not None and self._loop.is_closed():
             # Its runs, timer and task ended without a trace.
             self._runs, self._timer, self._task = {}, None, None
-        self._loop = driver.get_loop()
-        self._runs[journal] = (run, driver)
+        self._loop = asyncio.get_running_loop()
+        self._runs[journal] = run
         if self._timer is None and self._task is None:
             self._schedule()
 
@@ -425,9 +421,17 @@ class LeaseHeartbeat:
 
     def release_after_turns(self, run_ids: Container[str]) -> None:
         """Let some runs finish their turns, then leave them to other workers."""
-        for journal, (run, _) in self._runs.items():
+        for journal, run in self._runs.items():
             if journal.lease is not None and journal.lease.run_id in run_ids:
                 run._release_after_turn()
+
+    def pass_on(self, run_id: str, when: CancelWhen) -> None:
+        """Stop a run that is driven here at once, instead of at its next write or renewal."""
+        if self._loop is not asyncio.get_running_loop():
+            return
+        for journal, run in self._runs.items():
+            if journal.lease is not None and journal.lease.run_id == run_id:
+                run._stop_on_request(when)
 
     def _schedule(self) -> None:
         # A timer instead of a sleeping task: most runs end before it is due, and a timer costs next to nothing.
@@ -464,8 +468,7 @@ class LeaseHeartbeat:
         if self._is_held(journal, lease):
             journal.lease, journal.lease_deadline, journal.inbox = renewed, sent + self._ttl, renewed.inbox
             if renewed.cancel_requested:
-                run, driver = self._runs[journal]
-                run._stop_on_request(renewed.cancel_requested, driver)
+                self._runs[journal]._stop_on_request(renewed.cancel_requested)
 
     def _lost(self, journal: Journal, lease: Lease, record: RunRecord | None) -> None:
         if self._is_held(journal, lease):
@@ -473,5 +476,4 @@ class LeaseHeartbeat:
             if record is not None:
                 error = RunConflictError(lease.run_id, f"`{record.worker}` acquired its lease")
             journal.fail(error)
-            run, driver = self._runs[journal]
-            run._stop_for(error, driver)
+            self._runs[journal]._stop_for(error)

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from time import monotonic, time
 from typing import Any, Unpack
@@ -18,9 +18,11 @@ from ...errors import (
     RunError,
     RunExistsError,
     RunNotFoundError,
+    RunNotSuspendedError,
     ThreadBusyError,
+    ThreadExistsError,
 )
-from ...log import Event, InterruptRaised, RunCancelled, RunCompleted, RunStarted, decode_lines, encode_event, keys
+from ...log import Event, InterruptRaised, RunCancelled, RunStarted, decode_lines, encode_event, keys
 from ...log.codec import READER_VERSION, encode_header
 from ...log.event import RUN_ORIGIN
 from ...log.log import Log
@@ -209,7 +211,8 @@ class RunRepository:
         started = run_started_event(events)
         while started.previous_run_id and await self.store.record(started.previous_run_id) is not None:
             before = await self.events(started.previous_run_id)
-            if run_started_event(before).thread != started.thread:
+            # A fork follows a run of another thread.
+            if run_started_event(before).thread != started.thread and not started.forked_from:
                 break  # The previous run has been deleted, and another one has got its id since.
             earlier.append(before)
             started = run_started_event(before)
@@ -395,11 +398,18 @@ class RunRepository:
         if thread:
             started, previous = replace(started, thread=thread), ""
         lines = [encode_header(), encode_event(started), *map(encode_event, events[1:])]
-        if await self.store.record(source.run_id) is not None:
-            await self.create(started, lines, status="suspended", previous=previous, forked_from=source.run_id)
-        else:
-            origins = origins_of(source.owner, source.thread)
-            await self.create(started, lines, status="suspended", previous=previous, origins=origins)
+        is_stored = await self.store.record(source.run_id) is not None
+        try:
+            await self.create(
+                started,
+                lines,
+                status="suspended",
+                previous=previous,
+                forked_from=source.run_id if is_stored else "",
+                origins=origins_of(source.owner, source.thread),
+            )
+        except ThreadBusyError as error:
+            raise ThreadExistsError(thread, error.run_id) from None
         return started.run_id
 
     async def check_last(self, record: RunRecord) -> None:
@@ -422,21 +432,43 @@ class RunRepository:
         self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None, message: UserText | None = None
     ) -> None:
         """Store answers to a run and set its status to `running`, for another worker to drive."""
+        async with self._leased(run_id) as lease:
+            record = await self.record(run_id)
+            if lease.cancel_requested and record.status in ("running", "suspended"):
+                await self.store_cancelled(record, lease)
+                raise was_cancelled(run_id)
+            if record.status == "completed":
+                raise RunError(f"run `{run_id}` has completed and has no open interrupts")
+            if record.status in FINISHED_STATUSES:
+                status = "has failed" if record.status == "failed" else "was cancelled"
+                reason = "resume or retry it if it should continue"
+                raise RunNotSuspendedError(run_id, reason, problem=f"{status} and cannot be answered")
+            await self._continue(record, lease, answers, ResumeArgs(values=values, message=message))
+
+    async def retry(self, run_id: str) -> None:
+        """Set the status of a failed or cancelled run to `running`, for another worker to drive."""
+        async with self._leased(run_id) as lease:
+            record = await self.record(run_id)
+            if record.status not in ("failed", "cancelled"):
+                raise RunError(f"run `{run_id}` is {record.status}; only failed and cancelled runs can be retried")
+            await self.check_last(record)
+            await self._continue(record, lease, None, ResumeArgs())
+
+    async def _continue(self, record: RunRecord, lease: Lease, answers: Any, args: ResumeArgs[Any]) -> None:
+        """Store that a run that no one drives continues."""
+        log = Log(await self.events(record.run_id))
+        first = resume_events(log, await self.time_for(log), answers=answers, args=args)
+        lines = [encode_event(event) for event in first]
+        await self.store.append(
+            record.run_id, log.count + 1, lines, status="running", fence=lease.fence, wake_at=0.0, release=True
+        )
+
+    @asynccontextmanager
+    async def _leased(self, run_id: str) -> AsyncGenerator[Lease]:
+        """Hold the lease of a run that is changed without being driven."""
         lease, _ = await self.acquire(run_id, new_id())
         try:
-            if lease.cancel_requested:
-                await self.store_cancelled(await self.record(run_id), lease)
-                raise was_cancelled(run_id)
-            record = await self.record(run_id)
-            log, args = Log(await self.events(run_id)), ResumeArgs(values=values, message=message)
-            if isinstance(log.events[-1], RunCompleted):
-                raise RunError(f"run `{run_id}` has completed and has no open interrupts")
-            await self.check_last(record)
-            first = resume_events(log, await self.time_for(log), answers=answers, args=args)
-            lines = [encode_event(event) for event in first]
-            await self.store.append(
-                run_id, log.count + 1, lines, status="running", fence=lease.fence, wake_at=0.0, release=True
-            )
+            yield lease
         finally:
             await self.store.release(lease)
 
@@ -464,6 +496,7 @@ class RunRepository:
             except RunConflictError:
                 # If it is suspended, the holder is about to drive it, or releases it in a moment.
                 await self.store.request_cancel(run_id, when)
+                self.heartbeat.pass_on(run_id, when)
                 if (await self.record(run_id)).status == "running":
                     return "running"
                 await asyncio.sleep(_RETRY_INTERVAL)
@@ -476,6 +509,16 @@ class RunRepository:
         finally:
             await self.store.release(lease)
 
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel a run that was suspended here; return its events since.
+
+        There are none if another worker has continued it.
+        """
+        run = flow.run
+        if await self.cancel(run.id, "now") != "cancelled":
+            return ()
+        return (await self.events(run.id))[run.log.count :]
+
     async def store_cancelled(self, record: RunRecord, lease: Lease) -> None:
         """Store that a run that no one drives is cancelled."""
         line = encode_event(RunCancelled(keys.run_event("cancelled", record.seq - 1), RUN_ORIGIN, time()))
@@ -486,10 +529,10 @@ class RunRepository:
             await self.inbox.promote_safely(record.thread)
 
 
-def was_cancelled(run_id: str) -> RunConflictError:
+def was_cancelled(run_id: str) -> RunNotSuspendedError:
     """Return the error of a run that is cancelled instead of being resumed."""
     reason = "its cancellation was requested before; resume it once more if it should continue"
-    return RunConflictError(run_id, reason, problem="is cancelled now")
+    return RunNotSuspendedError(run_id, reason, problem="is cancelled now")
 
 
 def _reads_all(config: FlowConfig) -> bool:

@@ -136,9 +136,26 @@ class Runs(Generic[C, Out]):
         Raises:
             RunNotFoundError: There is no such run.
             AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
-            RunConflictError: A worker is driving the run, or it is being cancelled.
+            RunNotSuspendedError: The run was cancelled, is to be cancelled, or has failed.
+            RunConflictError: A worker is driving the run.
         """
         await self._access.repository.answer(run_id, answers, values=values, message=message)
+
+    @check_types
+    async def retry(self, run_id: str) -> None:
+        """Let a worker continue a failed or cancelled run, without driving it here.
+
+        Use `Runner.resume` to drive the run here. Recorded steps are not executed again.
+
+        Args:
+            run_id: The run to retry.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunError: The run has not stopped, or has completed.
+            RunConflictError: A later run of its thread has followed it.
+        """
+        await self._access.repository.retry(run_id)
 
     @check_types
     async def cancel(self, run_id: str, when: CancelWhen = "now") -> RunStatus:
@@ -200,7 +217,7 @@ class Runs(Generic[C, Out]):
         Raises:
             InvalidIdError: The id of the new run or thread has characters that are not allowed.
             RunExistsError: The id of the new run is taken.
-            ThreadBusyError: The thread has runs.
+            ThreadExistsError: The thread has runs.
         """
         from ..answers import fork_events
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from time import monotonic
 from typing import Any
 
@@ -81,6 +81,10 @@ class WaitingRun:
     async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
         """Store the final status and release the lease; return the status that was stored."""
         return await self._driven.close(flow, status) if self._driven is not None else status
+
+    async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
+        """Cancel the run, which is suspended; return its events since."""
+        return await self._repository.cancel_suspended(flow)
 
     async def _wait(self, sink: EventSink | None, run: SupportsStop) -> OpenRun | FollowedRun:
         repository, store, thread = self._repository, self._repository.store, self._started.thread

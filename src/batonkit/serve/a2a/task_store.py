@@ -179,6 +179,8 @@ class TaskService:
             await self.background.resume(record.run_id, answers, values=values)
         except errors.AnswerError as error:
             raise InvalidParamsError(str(error)) from None
+        except errors.RunNotSuspendedError:
+            raise UnsupportedOperationError(f"task `{record.run_id}` was cancelled; start another one") from None
         except errors.RunConflictError:
             raise UnsupportedOperationError(f"task `{record.run_id}` is being resumed already") from None
         except errors.ShuttingDownError:

@@ -27,7 +27,7 @@ from ...log.log import Log
 from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage
 from ...runs import Interrupt, RunSummary, summarize, usage_from_events
 from ...runs.result import to_interrupt
-from ...stores import RunRecord, RunStatus, WaitingMessage
+from ...stores import FINISHED_STATUSES, RunRecord, RunStatus, WaitingMessage
 from ...team.tasks import last_active_agent
 from ..http.auth import Principal
 
@@ -188,11 +188,13 @@ def public_summary(summary: RunSummary, *, show_errors: bool) -> RunSummary:
 def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Principal, *, show_errors: bool) -> RunDetail:
     """Return a run with the details of its log."""
     failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
+    # A run that was cancelled or has failed takes no answers; it asks again when it is resumed.
+    asked = {} if record.status in FINISHED_STATUSES else Log(events).open_interrupts()
     return RunDetail(
         **asdict(to_run_view(record, principal, public_summary(summarize(events), show_errors=show_errors))),
         active_agent=last_active_agent(events),
         output=last_answer(events) if record.status == "completed" else None,
-        interrupts=tuple(to_interrupt(raised) for raised in Log(events).open_interrupts().values()),
+        interrupts=tuple(map(to_interrupt, asked.values())),
         error=failed.error_type if failed is not None else None,
         error_message=None if failed is None else _failure_message(failed, show_errors=show_errors) or None,
         usage=usage_from_events(events).total,
