@@ -16,7 +16,7 @@ from ..context import RunContext
 from ..errors import SetupError
 from ..handoffs import Handoff
 from ..handoffs.input_type import TypedJson, describe_problems, strict_schema
-from ..log.history import EXIT_TOOL as EXIT_TOOL
+from ..log.entries import EXIT_TOOL as EXIT_TOOL
 from ..messages import Message, ToolCall, ToolSpec, object_schema
 from ..models import Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool

@@ -10,6 +10,10 @@ from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_e
 from .event import Origin
 from .events import EventRef, SummaryMessage, TaskEnded
 
+EXIT_TOOL = "exit"
+"""The name of the tool of `Agent(exit_tool=True)`, which ends the run."""
+FINISH_TOOL = "finish_task"
+"""The name of the tool that ends a task with its result."""
 WHOLE_MESSAGE = -1
 """Used instead of a call's position: the whole message is hidden."""
 

@@ -22,8 +22,6 @@ from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, R
 from ..log import StepCompleted, ValueChanges, keys
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
-PREFIX = "guardrail:"
-"""Prefix of the names of recorded verdicts; the stage and the guardrail's name follow."""
 
 _VALID_RESULTS = "return GuardrailVerdict(…), True or None to pass, or False to stop"
 
@@ -149,8 +147,13 @@ class GuardrailChecks(Struct):
             raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
         return None
 
+    def verdicts(self) -> list[StepCompleted]:
+        """Return the recorded verdicts."""
+        found = [self._ctx._run.log.peek(self._key(each)) for each in self._guardrails]
+        return [event for event in found if isinstance(event, StepCompleted)]
+
     def _key(self, guardrail: Guardrail) -> str:
-        return keys.inside(self._scope or self._ctx._scope, f"{PREFIX}{self._stage}:{guardrail.name}")
+        return keys.inside(self._scope or self._ctx._scope, f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}")
 
     def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
         # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.
@@ -185,7 +188,7 @@ class GuardrailChecks(Struct):
             raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
         if ctx._run.suspended_by:
             ctx._run.check_suspended(f"guardrail `{guardrail.name}`", own._scope)
-        name = f"{PREFIX}{self._stage}:{guardrail.name}"
+        name = f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}"
         changes = own._take_changes()
         log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
         self._record_changes(changes)
@@ -216,9 +219,9 @@ def copy_changes(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
 def parse_verdict(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
     """Return the stage, guardrail name and verdict of an event; None for other events."""
     # A step of the application may have such a name too, but its key differs.
-    if not event.name.startswith(PREFIX) or not keys.ends_with(event.key, event.name):
+    if not event.name.startswith(keys.GUARDRAIL) or not keys.ends_with(event.key, event.name):
         return None
-    stage, _, guardrail = event.name.removeprefix(PREFIX).partition(":")
+    stage, _, guardrail = event.name.removeprefix(keys.GUARDRAIL).partition(":")
     return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)
 
 
