@@ -171,7 +171,7 @@ class RunResult(Generic[Out]):
     @property
     def values(self) -> dict[str, Any]:
         """A copy of the run's values."""
-        return dict(self._run.values)
+        return msgspec.to_builtins(dict(self._run.values))
 
     @cached_property
     def interrupts(self) -> tuple[Interrupt, ...]:
