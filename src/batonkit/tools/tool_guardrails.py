@@ -16,6 +16,7 @@ from msgspec import Struct
 from .._checks import check_arguments
 from .._wording import show
 from ..context import RunContext
+from ..context.cancellation import as_failure
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
 from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, RunError, SetupError, StoreError
@@ -183,9 +184,10 @@ class GuardrailChecks(Struct):
             verdict = _to_verdict(await returned if isawaitable(returned) else returned, guardrail.name)
         except (SetupError, RunError, StoreError, RemoteError):
             raise
+        except asyncio.CancelledError as error:
+            raise self._failure(guardrail, as_failure(ctx._run, error)) from error
         except Exception as error:
-            because = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
+            raise self._failure(guardrail, error) from error
         if ctx._run.suspended_by:
             ctx._run.check_suspended(f"guardrail `{guardrail.name}`", own._scope)
         name = f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}"
@@ -196,6 +198,10 @@ class GuardrailChecks(Struct):
             on_trip()
         await log.settle()
         return verdict
+
+    def _failure(self, guardrail: Guardrail, error: Exception) -> GuardrailFailedError:
+        because = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return GuardrailFailedError(guardrail.name, self._ctx.agent, stage=self._stage, reason=because)
 
     def _to_error(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
         return GuardrailTrippedError(

@@ -138,8 +138,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         for error in errors.values():
             if self.on_error == "fail_fast" or ends_run(error):
                 raise error
-        # Interrupts first: failed branches are tried again when the answer is there. A branch that is cancelled here
-        # cancelled itself, and the run stops.
+        # Interrupts first: failed branches are tried again when the answer is there.
         for error in raised.values():
             if not isinstance(error, Exception):
                 raise error
