@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..context import RunContext
-from ..context.run_context import SuspendRun
+from ..context.run_context import SuspendRun, most_severe
 from ..errors import ReplayMismatchError, RunError, SetupError
 from ..handoffs.routes import Routes
 from ..handoffs.tasks import TASK_TOOLS
@@ -179,7 +179,7 @@ async def list_toolset_tools(
     results = await asyncio.gather(*pending, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     if errors:
-        raise min(errors, key=lambda error: isinstance(error, SuspendRun))
+        raise most_severe(errors)
     return tuple([tools for tools in results if not isinstance(tools, BaseException)])
 
 

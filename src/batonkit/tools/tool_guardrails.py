@@ -17,7 +17,7 @@ from .._checks import check_arguments
 from .._wording import show
 from ..context import RunContext
 from ..context.cancellation import as_failure
-from ..context.run_context import SuspendRun
+from ..context.run_context import most_severe
 from ..context.values import to_json_value
 from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, RunError, SetupError, StoreError
 from ..log import StepCompleted, ValueChanges, keys
@@ -115,10 +115,10 @@ class GuardrailChecks(Struct):
     """Where the verdicts are recorded; by default in the scope of the context."""
 
     @property
-    def are_recorded(self) -> bool:
-        """True if every verdict is recorded already."""
-        log = self._ctx._run.log
-        return not self._guardrails or (log.has_past and all(log.has(self._key(each)) for each in self._guardrails))
+    def are_decided(self) -> bool:
+        """True if nothing is left to check: every verdict is recorded, or a negative one is."""
+        recorded = self.verdicts() if self._ctx._run.log.has_past else []
+        return len(recorded) == len(self._guardrails) or not all(event.result["passed"] for event in recorded)
 
     async def enforce(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> None:
         """Raise GuardrailTrippedError unless all guardrails pass."""
@@ -145,7 +145,7 @@ class GuardrailChecks(Struct):
                 return self._to_error(each, verdict)
         raised = [error for error in results if isinstance(error, BaseException)]
         if raised:
-            raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
+            raise most_severe(raised)
         return None
 
     def verdicts(self) -> list[StepCompleted]:

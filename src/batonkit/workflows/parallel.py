@@ -15,6 +15,7 @@ from .._wording import error_text, show
 from ..agents import AgentContext, AgentHooks, BaseAgent
 from ..agents.agent_context import FlowOutcome
 from ..agents.hooks import run_with_deadline
+from ..context.run_context import most_severe
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..errors import BranchesFailedError, BranchTimeoutError, SetupError
@@ -139,9 +140,9 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             if self.on_error == "fail_fast" or ends_run(error):
                 raise error
         # Interrupts first: failed branches are tried again when the answer is there.
-        for error in raised.values():
-            if not isinstance(error, Exception):
-                raise error
+        others = [error for error in raised.values() if not isinstance(error, Exception)]
+        if others:
+            raise most_severe(others)
         raise BranchesFailedError(self.name, errors) from next(iter(errors.values()))
 
     async def _run_branch(
