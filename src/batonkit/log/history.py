@@ -4,6 +4,7 @@
 just written, a resumed one with the event that it found, and `batonkit.log.fold` with every event of a log.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -322,10 +323,26 @@ def _add_user_message(history: History, event: UserMessageAdded, origin: Origin)
 
 def _add_payload(history: History, event: ControlTransferred, origin: Origin) -> None:
     if event.shows_payload:
+        if event.call_id is not None:
+            _hide_transfer(history, event.call_id)
         payload = msgspec.json.encode(event.payload).decode()
         # It is how the source ends, and addressed to the target, which may read answers only.
         told = UserMessage(f"For context: [{event.source}] handed over with: {payload}.")
         history.entries.append(HistoryEntry(told, origin, is_answer=True, key=event.key))
+
+
+def _hide_transfer(history: History, call_id: str) -> None:
+    """Hide the call that was followed, and its result, because a message tells its input."""
+    for position in range(len(history.entries) - 1, history.offset - 1, -1):
+        entry = history.entries[position]
+        message = entry.message
+        if type(message) is ToolMessage and message.tool_call_id == call_id:
+            entry.hide_followed()
+        elif type(message) is AssistantMessage and any(call.id == call_id for call in message.tool_calls):
+            entry.hide_followed()
+            if position not in history.hidden_at:
+                insort(history.hidden_at, position)
+            return
 
 
 def _end_task(history: History, event: TaskEnded, origin: Origin) -> None:
