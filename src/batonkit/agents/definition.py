@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from types import FunctionType, MethodType
@@ -10,12 +11,12 @@ from typing import Any, Literal, Self, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeForm, TypeVar
 
-from .._checks import check_arguments, check_callback, check_choice, check_positive
+from .._checks import check_arguments, check_callback, check_choice, check_positive, suggest_clone
 from .._wording import show
 from ..context import RunContext
 from ..errors import SetupError
 from ..handoffs import Handoff
-from ..handoffs.input_type import TypedJson, describe_problems, strict_schema
+from ..handoffs.input_type import IncompleteTypeError, TypedJson, describe_problems, strict_schema
 from ..log.entries import EXIT_TOOL as EXIT_TOOL
 from ..messages import Message, ToolCall, ToolSpec, object_schema
 from ..models import Model, ModelSettings, OutputSchema, resolve_model
@@ -117,6 +118,7 @@ Instructions: TypeAlias = str | Callable[[AgentContext[Ctx]], str | Awaitable[st
 
 
 # Its subclasses are dataclasses too, whose `__init__` takes these fields as well.
+@suggest_clone
 @dataclass(init=False, frozen=True, eq=False, repr=False)
 class AgentWithTools(BaseAgent[C, Out]):
     """The options of any agent that has instructions, tools and handoffs."""
@@ -212,6 +214,7 @@ class AgentWithTools(BaseAgent[C, Out]):
 
 
 @check_arguments
+@suggest_clone
 @dataclass(frozen=True, eq=False, repr=False)
 class AgentDefinition(AgentWithTools[C, Out]):
     """The options of `Agent`."""
@@ -222,7 +225,7 @@ class AgentDefinition(AgentWithTools[C, Out]):
     model_settings: ModelSettings | None = None
     """Settings that override the runner's."""
     output_type: TypeForm[Out] = cast("TypeForm[Out]", str)
-    """The type of the answer: any type that pydantic can validate, including unions."""
+    """The type of the answer: any type that pydantic can validate, including unions; `str` or None for text."""
     input_guardrails: Sequence[InputCheck[C]] = cast("Sequence[InputCheck[C]]", ())
     """Checks `(ctx, messages)` of the conversation that it reads."""
     output_guardrails: Sequence[GuardrailFunction] = ()
@@ -252,6 +255,8 @@ class AgentDefinition(AgentWithTools[C, Out]):
         if self.history is not None:
             compile_history(self.history)
         check_compaction(f"`{self.name}`", self.compaction)
+        with suppress(IncompleteTypeError):
+            _ = self._output_parser
         if self.model is not None and not isinstance(self.model, str):
             resolve_model(self.model, wanted_by=self.name)
         if self.input_guardrails or self.output_guardrails:
@@ -268,7 +273,8 @@ class AgentDefinition(AgentWithTools[C, Out]):
 
     @cached_property
     def _output_parser(self) -> OutputParser | None:
-        return None if cast(Any, self.output_type) is str else OutputParser(self.name, self.output_type)
+        kind = cast(Any, self.output_type)
+        return None if kind is str or kind is None else OutputParser(self.name, kind)
 
     @cached_property
     def _model(self) -> Model | None:
