@@ -82,10 +82,12 @@ _EXIT_SPEC = ToolSpec(
 class ToolTable:
     """The compiled tools of one agent."""
 
-    __slots__ = ("_with_effect", "by_name", "conditional", "has_exit", "names", "specs")
+    __slots__ = ("_with_effect", "by_name", "conditional", "has_exit", "names", "needs_context", "specs")
 
     def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
         self.by_name = {each.spec.name: each for each in tools}
+        self.needs_context = {name: kind for name, each in self.by_name.items() if (kind := _required_context(each))}
+        """The type of the context object that a tool needs, for those that need one."""
         self.has_exit = has_exit
         specs = [each.spec for each in tools]
         if has_exit:
@@ -102,6 +104,16 @@ class ToolTable:
         self.conditional = {name: each for name, each in conditions.items() if each is not True}
         """The `is_enabled` of tools that have one, by name."""
 
+    def check_context(self, owner: str, context: object) -> None:
+        """Raise SetupError if a tool needs a context object, and the run has none."""
+        if context is None:
+            for name, kind in self.needs_context.items():
+                shown = getattr(kind, "__name__", kind)
+                raise SetupError(
+                    f"tool `{name}` of `{owner}` takes RunContext[{shown}], but the run has no context; give one: "
+                    f"run(…, context={shown}(…)) or Runner(context_factory=…), or annotate RunContext[{shown} | None]"
+                )
+
     def enabled_specs(self, disabled: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return the specs without those of disabled tools."""
         return self.specs if not disabled else tuple(spec for spec in self.specs if spec.name not in disabled)
@@ -109,6 +121,11 @@ class ToolTable:
     def only_reads(self, calls: Sequence[ToolCall]) -> bool:
         """Return whether none of these calls has an effect outside."""
         return not any(call.name in self._with_effect for call in calls)
+
+
+def _required_context(tool: Tool) -> Any:
+    innermost = unwrap_tool(tool)
+    return innermost._required_context if isinstance(innermost, FunctionTool) else None
 
 
 Ctx = TypeVar("Ctx", default=Any)

@@ -31,6 +31,7 @@ from .signature import (
     get_description,
     get_docstring,
     get_parameter_descriptions,
+    required_context,
     resolve_annotations,
     unwrap_function,
 )
@@ -295,6 +296,11 @@ class FunctionTool(Generic[P, R, C]):
     def spec(self) -> ToolSpec:
         """The name, description and schema that the model sees."""
         return self._invoker.spec
+
+    @cached_property
+    def _required_context(self) -> Any:
+        """The type of the context object that the function needs; None if it can do without one."""
+        return required_context(self._signature)
 
     async def call(self, ctx: RunContext[C], arguments: str) -> ToolResult:
         """Call the tool with approval, timeout and error policy.
