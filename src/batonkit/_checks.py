@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import FrozenInstanceError
 from functools import cache, wraps
 from importlib.util import find_spec
 from inspect import get_annotations, iscoroutinefunction, signature
@@ -14,6 +15,7 @@ from ._wording import show, with_article
 from .errors import MissingExtraError, SetupError, nearest, quote_names
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def require_extra(what: str, extra: str, *modules: str, packages: str = "") -> None:
@@ -113,6 +115,21 @@ def check_arguments(function: F) -> F:
         return _call_checked(function, callee, owner or f"{callee}()", args, kwargs)
 
     return wrapper  # pyright: ignore[reportReturnType]
+
+
+def suggest_clone(kind: type[T]) -> type[T]:
+    """Make a frozen dataclass name its method `clone` when an attribute is set."""
+    refuse: Callable[[Any, str, Any], None] = kind.__setattr__
+
+    def set_attribute(self: Any, name: str, value: Any) -> None:
+        try:
+            refuse(self, name, value)
+        except FrozenInstanceError:
+            what = f"{type(self).__name__} cannot be changed"
+            raise FrozenInstanceError(f"{what}; make a changed copy of it: clone({name}=…)") from None
+
+    kind.__setattr__ = set_attribute
+    return kind
 
 
 def check_names(function: F) -> F:

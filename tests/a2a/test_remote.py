@@ -198,7 +198,7 @@ async def test_a_conversation_goes_on_in_the_same_context() -> None:
         assert [text_of(each.content) for each in second.messages] == [
             "hello",
             "one",
-            "For context: [Then] said: and again?.",
+            "For context: [Then] said: and again?",
         ], "it remembers what was said, and is told only what is new"
         await remote.close()
 
@@ -297,7 +297,7 @@ def _inputs_and_answers(entries: Sequence[HistoryEntry]) -> list[Message]:
     return [entry.message for entry in entries if entry.is_user_input or entry.is_answer]
 
 
-_CONVERSATION = ["How is Ada?", "For context: [Nurse] said: Ada is not well..", "May she have cake?"]
+_CONVERSATION = ["How is Ada?", "For context: [Nurse] said: Ada is not well.", "May she have cake?"]
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ async def test_a_service_gets_user_input_and_answers_only(
     remote_options: dict[str, Any], handoff_options: dict[str, Any], runner_options: dict[str, Any]
 ) -> None:
     sent = await _sent_after_a_tool_call(remote_options, handoff_options, runner_options)
-    assert [line.replace("For context: [Nurse] said: Ada is not well..", "Ada is not well.") for line in sent] == [
+    assert [line.replace("For context: [Nurse] said: Ada is not well.", "Ada is not well.") for line in sent] == [
         "How is Ada?",
         "Ada is not well.",
         "May she have cake?",
@@ -442,7 +442,7 @@ async def test_the_last_request_is_repeated_if_there_is_nothing_new() -> None:
         again = LoopAgent("Again", sub_agents=[remote], max_iterations=2)
         await Runner(SequentialAgent("All", sub_agents=[opening, again])).run("hello")
         await remote.close()
-    said = "For context: [Opening] said: Well?."
+    said = "For context: [Opening] said: Well?"
     assert _texts(there) == [[f"hello\n{said}"], [f"hello\n{said}", "one", said]]
 
 

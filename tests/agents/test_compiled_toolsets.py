@@ -205,3 +205,17 @@ async def test_an_error_while_closing_a_toolset_is_logged_and_does_not_fail_the_
     result = await Runner(Agent("A", tools=[FailsToClose()], model=ScriptedModel(["done"]))).run("hi")
     assert result.output == "done"
     assert "could not close a resource" in caplog.text
+
+
+async def test_an_agent_as_a_tool_in_a_toolset_is_refused_with_what_works() -> None:
+    expert = Agent("Expert", description="Knows.", model=ScriptedModel(["yes"]))
+
+    class Experts:
+        async def get_tools(self, ctx: RunContext[Any]) -> list[Any]:
+            return [expert.as_tool()]
+
+    desk = Agent("Desk", model=ScriptedModel([call("expert", request="?"), "done"]), tools=[Experts()])
+    with pytest.raises(
+        SetupError, match=r"a toolset of `Desk` has the agent `Expert` as a tool, .* Expert.as_tool\(\)"
+    ):
+        await Runner(desk).run("hi")

@@ -1,10 +1,12 @@
 """The options of an agent: a frozen value with defaults that concurrent runs can share."""
 
 import asyncio
+import threading
 from dataclasses import FrozenInstanceError, fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
+from pydantic import BaseModel
 
 from batonkit import Agent, AgentContext, Limits, ModelSettings, Runner, SetupError, tool
 from batonkit.handoffs import Handoff
@@ -39,7 +41,7 @@ def test_an_agent_needs_only_a_name() -> None:
 
 def test_an_agent_is_frozen() -> None:
     agent = Agent("A")
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(FrozenInstanceError, match=r"^Agent cannot be changed; .* clone\(name=…\)$"):
         agent.name = "B"  # pyright: ignore[reportAttributeAccessIssue]
     assert agent.name == "A"
 
@@ -168,3 +170,29 @@ def test_an_agent_has_type_hints_for_all_options() -> None:
     hints = get_type_hints(Agent)
     assert {field.name for field in fields(Agent)} <= hints.keys()
     assert hints["max_turns"] is int
+
+
+async def test_an_output_type_of_none_means_text() -> None:
+    model = ScriptedModel(["just text"])
+    result = await Runner(Agent("A", model=model, output_type=None)).run("hi")
+    assert result.output == "just text"
+    assert model.requests[0].output_schema is None
+
+
+@pytest.mark.parametrize("kind", [3, threading.Lock])
+def test_an_output_type_without_a_schema_is_refused_by_the_agent(kind: Any) -> None:
+    with pytest.raises(SetupError, match=r"the output_type of `A` is .*, which has no JSON schema"):
+        Agent("A", output_type=kind)
+
+
+async def test_an_output_type_may_name_a_class_that_is_defined_later() -> None:
+    class Trip(BaseModel):
+        city: "City"
+
+    desk = Agent("A", model=ScriptedModel(['{"city": {"name": "Rome"}}']), output_type=Trip)
+
+    class City(BaseModel):
+        name: str
+
+    Trip.model_rebuild()
+    assert (await Runner(desk).run("hi")).output == Trip(city=City(name="Rome"))

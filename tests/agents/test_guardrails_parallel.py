@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from tests.agents.guardrail_fakes import HangingModel, RecordingGuardrail, ask, run_to_failure
+from tests.waiting import forever
 
 from batonkit import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, agent
 from batonkit.agents import with_guardrails
 from batonkit.errors import GuardrailTrippedError, ModelError
-from batonkit.log import Delta, Event, TextDelta
+from batonkit.log import Delta, Event, StepCompleted, TextDelta
 from batonkit.messages import AssistantMessage, Message, Reasoning, text_of
 from batonkit.middleware import model_middleware
 from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
@@ -175,28 +176,61 @@ async def test_an_immediate_negative_verdict_closes_a_started_model_call() -> No
     assert model.is_closed.is_set() == model.is_called.is_set()
 
 
-@pytest.mark.parametrize("passes", [True, False])
-async def test_the_error_of_a_model_is_raised_after_the_verdict(passes: bool) -> None:
-    has_failed = asyncio.Event()
+async def test_the_error_of_a_model_does_not_wait_for_a_guardrail() -> None:
+    is_waiting = asyncio.Event()
+    was_cancelled: list[bool] = []
 
-    def answer(request: ModelRequest) -> Any:
-        has_failed.set()
+    async def answer(request: ModelRequest) -> Any:
+        await is_waiting.wait()
         return OSError("no line")
 
     async def check(ctx: RunContext, messages: Sequence[Message]) -> bool:
-        await has_failed.wait()
-        return passes
+        if was_cancelled:
+            return True
+        is_waiting.set()
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            was_cancelled.append(True)
+            raise
 
     model = ScriptedModel([answer, "hi"])
     runner = Runner(with_guardrails(Agent("Desk", model=model), input_guardrails=[check], mode="parallel"))
     error, result = await run_to_failure(runner)
-    assert isinstance(error, ModelError if passes else GuardrailTrippedError)
-    assert [said.verdict.passed for said in result.guardrail_results] == [passes]
-    if passes:
-        assert "no line" in str(error)
-        # The guardrail does not run again; the model is called again.
-        has_failed.clear()
-        assert (await runner.resume(result.run_id)).output == "hi"
+    assert isinstance(error, ModelError)
+    assert "no line" in str(error)
+    assert was_cancelled == [True]
+    # There is no verdict yet: the guardrail and the model are called again.
+    assert result.guardrail_results == ()
+    resumed = await runner.resume(result.run_id)
+    assert (resumed.output, [said.verdict.passed for said in resumed.guardrail_results]) == ("hi", [True])
+
+
+async def test_a_verdict_before_the_error_of_a_model_is_recorded() -> None:
+    has_passed = asyncio.Event()
+
+    async def answer(request: ModelRequest) -> Any:
+        await has_passed.wait()
+        return OSError("no line")
+
+    check = RecordingGuardrail("polite")
+    desk = with_guardrails(
+        Agent("Desk", model=ScriptedModel([answer, "hi"])), input_guardrails=[check], mode="parallel"
+    )
+    runner = Runner(desk)
+    stream = runner.stream("go")
+
+    async def read() -> None:
+        async with stream:
+            async for event in stream:
+                if isinstance(event, StepCompleted):
+                    has_passed.set()
+
+    with pytest.raises(ModelError, match="no line"):
+        await read()
+    assert [said.verdict.passed for said in stream.result.guardrail_results] == [True]
+    assert (await runner.resume(stream.run_id)).output == "hi"
+    assert len(check.seen) == 1
 
 
 async def test_parallel_mode_requires_an_agent_that_calls_a_model() -> None:

@@ -24,6 +24,7 @@ from batonkit import (
 )
 from batonkit.agents import AgentContext, Compaction, with_guardrails
 from batonkit.errors import BatonError, GuardrailTrippedError, LimitError, ModelError, SetupError, ToolError
+from batonkit.inspection import usage_by
 from batonkit.log import (
     AgentResponded,
     HistoryCompacted,
@@ -547,6 +548,48 @@ async def test_an_agent_can_be_run_again_by_middleware() -> None:
     assert replayed.messages == result.messages
     # The replay raises the recorded errors again.
     assert seen == [(True, "down")] * 4
+
+
+async def test_the_next_run_of_a_thread_reads_nothing_of_a_failed_attempt() -> None:
+    class Retry(Middleware):
+        async def activation(self, ctx: AgentContext, next: Any) -> Any:
+            try:
+                return await next()
+            except ModelError:
+                return await next()
+
+    store = MemoryStore()
+    model = ScriptedModel([call("look"), ModelError("down"), "up", "still up"])
+    desk = Agent("A", model=model, middleware=[Retry()], tools=[look])
+    await Runner(desk, store=store).run("hi", thread="t")
+    # Another runner knows the first run from its log alone.
+    runner = Runner(desk, store=store)
+    await runner.run("and now?", thread="t")
+    assert [message.content for message in model.requests[-1].messages] == ["hi", "up", "and now?"]
+    assert [message.content for message in await runner.thread("t").messages()] == ["hi", "up", "and now?", "still up"]
+
+
+async def test_usage_counts_every_model_call_that_middleware_made() -> None:
+    class Thrice(Middleware):
+        async def model_call(self, ctx: RunContext[Any], request: ModelRequest, next: Any) -> ModelResponse:
+            await next(request)
+            await next(request)
+            return await next(request)
+
+    runner = one_agent(ScriptedModel(["a", "b", "c"]), Thrice())
+    result = await runner.run("hi")
+    assert result.usage.total.model_calls == 3
+    assert result.usage.by_agent["A"].model_calls == result.usage.by_model["scripted"].model_calls == 3
+    assert [(row.count, row.usage.model_calls) for row in usage_by(result.events, "model")] == [(3, 3)]
+
+
+async def test_usage_counts_no_model_call_if_middleware_answers() -> None:
+    class Answer(Middleware):
+        async def model_call(self, ctx: RunContext[Any], request: ModelRequest, next: Any) -> ModelResponse:
+            return ModelResponse(AssistantMessage("known"), model="scripted")
+
+    result = await one_agent(ScriptedModel([]), Answer()).run("hi")
+    assert result.usage.total.model_calls == 0
 
 
 async def test_a_failure_that_is_raised_again_is_tried_again_by_a_resume() -> None:

@@ -1,8 +1,11 @@
 """`handoff()` and `Handoff`."""
 
+import threading
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from batonkit import Agent, Handoff, Runner, SetupError, handoff
 from batonkit.testing import ScriptedModel, call
@@ -15,7 +18,7 @@ def test_a_handoff_takes_an_agent_or_its_name() -> None:
 
 def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
     transfer = handoff("B", return_to="caller", tool_name_override="go")
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(FrozenInstanceError, match=r"^Handoff cannot be changed; .* clone\(return_to=…\)$"):
         transfer.return_to = None  # pyright: ignore[reportAttributeAccessIssue]
     clone = transfer.clone(return_to=None)
     assert (clone.target, clone.return_to, clone.tool_name_override) == ("B", None, "go")
@@ -45,3 +48,28 @@ async def test_tool_name_and_description_can_be_overridden() -> None:
         ("transfer_to_c", "Handoff to the C agent to handle the request. c"),
         ("transfer_to_d", "Handoff to the D agent to handle the request."),
     ]
+
+
+@pytest.mark.parametrize("option", [{"input_type": 3}, {"input_type": threading.Lock}, {"input_type": dict[str, str]}])
+def test_an_input_type_without_a_strict_schema_is_refused_by_handoff(option: Any) -> None:
+    with pytest.raises(SetupError, match="the input_type of the handoff to `B`"):
+        handoff("B", **option)
+
+
+def test_a_result_type_without_a_schema_is_refused_by_handoff() -> None:
+    with pytest.raises(SetupError, match="result"):
+        handoff("B", return_to="caller", until="finished", result_type=threading.Lock)
+
+
+def test_an_input_type_may_name_a_class_that_is_defined_later() -> None:
+    class Order(BaseModel):
+        item: "Item"
+
+    edge = handoff("B", input_type=Order)
+
+    class Item(BaseModel):
+        name: str
+
+    Order.model_rebuild()
+    assert "item" in edge.input_json_schema["properties"]
+    assert Item(name="tea").name == "tea"

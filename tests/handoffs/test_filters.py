@@ -536,7 +536,7 @@ async def test_a_failed_summary_is_requested_again() -> None:
 async def test_the_target_reads_the_filtered_messages() -> None:
     model = make_model()
     await make_runner(model, compose(redact(), remove_all_tools, keep_last(1))).run("I am ada@example.org")
-    assert texts(tuple(model.requests[2].messages)) == ["I am [email removed]", "For context: [A] said: Hm.."]
+    assert texts(tuple(model.requests[2].messages)) == ["I am [email removed]", "For context: [A] said: Hm."]
 
 
 async def test_filters_work_without_a_run_except_summarize() -> None:

@@ -392,7 +392,7 @@ async def test_messages_of_the_target_itself_are_not_rewritten() -> None:
     assert [type(message).__name__ for message in model.requests[2].messages] == snapshot(
         ["AssistantMessage", "ToolMessage", "UserMessage", "UserMessage"]
     )
-    assert request_texts(model, 2)[2].startswith("For context: [B] said: B knows..")
+    assert request_texts(model, 2)[2].startswith("For context: [B] said: B knows.")
 
 
 # --- built-in filters in runs
@@ -403,11 +403,11 @@ async def test_messages_of_the_target_itself_are_not_rewritten() -> None:
     [
         (
             remove_all_tools,
-            ["My card is 4111 1111 1111 1111", "For context: [A] said: Looking..", "For context: [A] said: To B.."],
+            ["My card is 4111 1111 1111 1111", "For context: [A] said: Looking.", "For context: [A] said: To B."],
         ),
         (
             compose(remove_all_tools, redact()),
-            ["My card is [card removed]", "For context: [A] said: Looking..", "For context: [A] said: To B.."],
+            ["My card is [card removed]", "For context: [A] said: Looking.", "For context: [A] said: To B."],
         ),
     ],
 )

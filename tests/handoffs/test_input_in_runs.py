@@ -15,10 +15,12 @@ from typing_extensions import TypedDict
 
 from batonkit import Agent, BaseAgent, RunContext, Runner, RunResult, SetupError, handoff, tool
 from batonkit.errors import HandoffInputError, TransferError
+from batonkit.handoffs import HandoffInputData
 from batonkit.log import ControlTransferred, RunFailed, decode_log, encode_log
 from batonkit.messages import AssistantMessage, ToolCall, text_of
 from batonkit.runs import HandoffRules
-from batonkit.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 
 class Ticket(BaseModel):
@@ -61,6 +63,12 @@ class Appointment(BaseModel):
 async def ask(ctx: RunContext, question: str) -> str:
     """Ask a person."""
     return str(await ctx.interrupt(question))
+
+
+@tool
+def note() -> str:
+    """Make a note."""
+    return "noted"
 
 
 def raw_call(arguments: str) -> AssistantMessage:
@@ -154,6 +162,72 @@ async def test_without_callback_the_target_reads_the_input_as_a_message(
     notes = [text for text in texts(model.requests[1].messages) if "handed over with" in text]
     assert len(notes) == 1
     assert notes[0] == texts(model.requests[1].messages)[-1]
+
+
+NOTE = 'For context: [A] handed over with: {"subject":"rent","urgency":1}.'
+
+
+@pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers"])
+async def test_the_target_reads_the_input_once_and_nothing_else_of_the_transfer(policy: Any) -> None:
+    model = ScriptedModel({"A": [call("transfer_to_b", subject="rent")], "B": ["the rent is paid"]})
+    desk = Agent("A", handoffs=[handoff(Agent("B"), input_type=Ticket)])
+    result = await Runner(desk, model=model, history=policy).run("hi")
+    assert texts(model.requests[1].messages) == ["hi", NOTE]
+    # The call has its result in the log, and in what users read.
+    assert [type(message).__name__ for message in result.messages] == [
+        "UserMessage",
+        "AssistantMessage",
+        "ToolMessage",
+        "UserMessage",
+        "AssistantMessage",
+    ]
+
+
+async def test_the_other_calls_and_the_text_of_a_transfer_with_input_are_still_read() -> None:
+    calls = [call("note"), call("transfer_to_b", subject="rent"), call("transfer_to_b", subject="late")]
+    model = ScriptedModel({"A": [ScriptedStream("I pass you on", *calls)], "B": ["the rent is paid"]})
+    desk = Agent("A", tools=[note], handoffs=[handoff(Agent("B"), input_type=Ticket)])
+    await Runner(desk, model=model).run("hi")
+    assert texts(model.requests[1].messages) == [
+        "hi",
+        "For context: [A] said: I pass you on. [A] called tool: `note` with arguments: {}.",
+        "For context: [A] `note` tool returned result: noted.",
+        NOTE,
+    ]
+
+
+async def test_a_filter_still_gets_the_call_that_asked_for_the_transfer() -> None:
+    seen: list[HandoffInputData] = []
+
+    def keep(data: HandoffInputData) -> HandoffInputData:
+        seen.append(data)
+        return data
+
+    model = ScriptedModel({"A": [call("transfer_to_b", subject="rent")], "B": ["the rent is paid"]})
+    desk = Agent("A", handoffs=[handoff(Agent("B"), input_type=Ticket, input_filter=keep)])
+    await Runner(desk, model=model).run("hi")
+    assert [type(item).__name__ for item in seen[0].new_items] == ["AssistantMessage", "ToolMessage", "UserMessage"]
+    assert texts(model.requests[1].messages) == ["hi", NOTE]
+
+
+async def test_the_next_run_of_a_thread_reads_the_input_once() -> None:
+    store = MemoryStore()
+    model = ScriptedModel({"A": [call("transfer_to_b", subject="rent"), "hello"], "B": ["paid", "welcome"]})
+    desk = Agent("A", handoffs=[handoff(Agent("B"), input_type=Ticket)])
+    await Runner(desk, model=model, store=store).run("hi", thread="t")
+    await Runner(desk, model=model, store=store).run("thanks", thread="t")
+    assert texts(model.requests[-1].messages) == ["hi", NOTE, "paid", "thanks"]
+
+
+async def test_the_caller_reads_its_call_with_the_result_of_a_finished_task() -> None:
+    model = ScriptedModel(
+        {"A": [call("transfer_to_b", subject="rent"), "thanks"], "B": [call("finish_task", result="paid")]}
+    )
+    edge = handoff(Agent("B"), input_type=Ticket, return_to="caller", until="finished")
+    await Runner(Agent("A", handoffs=[edge]), model=model).run("hi")
+    read = model.requests[-1].messages
+    assert [type(message).__name__ for message in read[:3]] == ["UserMessage", "AssistantMessage", "ToolMessage"]
+    assert read[2].content == "paid"
 
 
 async def test_an_input_of_none_adds_no_message() -> None:

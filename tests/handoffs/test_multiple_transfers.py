@@ -84,7 +84,7 @@ async def test_the_first_transfer_is_followed_and_the_other_calls_get_an_error()
     assert recorder == ["D", "B"]
     assert [text_of(message.content) for message in model.requests[1].messages] == [
         "hi",
-        "For context: [A] said: Well.. [A] called tool: `transfer_to_b` with arguments: {}. "
+        "For context: [A] said: Well. [A] called tool: `transfer_to_b` with arguments: {}. "
         '[A] called tool: `look` with arguments: {"at":"sky"}.',
         'For context: [A] `transfer_to_b` tool returned result: {"assistant":"B"}.',
         "For context: [A] `look` tool returned result: sky seen.",

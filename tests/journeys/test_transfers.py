@@ -269,8 +269,8 @@ async def test_a_chain_of_then_transfer_agents() -> None:
     assert [text_of(message.content) for message in model.requests[-1].messages] == snapshot(
         [
             "Report",
-            "For context: [Research] said: 25°C in Rome..",
-            "For context: [Write] said: Rome enjoys 25°C today..",
+            "For context: [Research] said: 25°C in Rome.",
+            "For context: [Write] said: Rome enjoys 25°C today.",
         ]
     )
     assert result.output == "Rome enjoys 25 °C."

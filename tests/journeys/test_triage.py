@@ -124,7 +124,7 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
     )
     (request,) = other_model.requests
     assert request.instructions == "Refund order X1."
-    assert texts_of(request) == snapshot(["Give me my money back", "For context: [Triage] said: Let me see.."])
+    assert texts_of(request) == snapshot(["Give me my money back", "For context: [Triage] said: Let me see."])
     # What the filter hides from the target is still in the result's messages.
     assert "4111 1111 1111 1111" in "".join(text_of(message.content) for message in live.result.messages)
     replayed = await other.runs.replay(live.result.events)

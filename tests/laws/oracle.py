@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from tests.laws.projections import end_sentence
 from tests.laws.trees import NOTES, CustomAgent, ModelAgent, Tree, Workflow
 from tests.laws.workflow_teams import REQUEST, answer_to, digest, responses_of
 
@@ -36,8 +37,9 @@ class Line:
         if self.author is None or self.author == reader:
             return self.text
         if self.tool:
-            return f"For context: [{self.author}] `{self.tool}` tool returned result: {self.text}." if self.text else ""
-        text = f" [{self.author}] said: {self.text}." if self.text else ""
+            said = end_sentence(self.text) if self.text else ""
+            return f"For context: [{self.author}] `{self.tool}` tool returned result: {said}" if said else ""
+        text = f" [{self.author}] said: {end_sentence(self.text)}" if self.text else ""
         for name, arguments in self.calls:
             text += f" [{self.author}] called tool: `{name}` with arguments: {arguments}."
         return f"For context:{text}"

@@ -71,15 +71,20 @@ def _project_earlier(lines: Sequence[HistoryLine], reader: str, *, rewrites: boo
     return projected
 
 
+def end_sentence(text: str) -> str:
+    """Add a full stop, unless the text ends with a mark of its own."""
+    return text if text[-1] in ".!?…。！？" else f"{text}."
+
+
 def _rewritten(message: Message, author: str) -> Message | None:
     if not isinstance(message, AssistantMessage | ToolMessage):
         return None if is_empty(message) else message
     text, media = text_of(message.content), media_of(message.content)
     sentences: list[str] = []
     if isinstance(message, ToolMessage):
-        sentences += [f"[{author}] `{message.name}` tool returned result: {text}."] if text else []
+        sentences += [f"[{author}] `{message.name}` tool returned result: {end_sentence(text)}"] if text else []
     else:
-        sentences += [f"[{author}] said: {text}."] if text else []
+        sentences += [f"[{author}] said: {end_sentence(text)}"] if text else []
         sentences += [
             f"[{author}] called tool: `{call.name}` with arguments: {call.arguments}." for call in message.tool_calls
         ]

@@ -18,7 +18,7 @@ from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call, transfe
 
 def test_realtime_agents_are_frozen_and_can_be_cloned() -> None:
     desk = RealtimeAgent("Desk", instructions="Be kind.", voice="alloy")
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(FrozenInstanceError, match=r"^RealtimeAgent cannot be changed; .* clone\(voice=…\)$"):
         desk.voice = "echo"  # pyright: ignore[reportAttributeAccessIssue]
     clone = desk.clone(voice="echo")
     assert (desk.voice, clone.voice, clone.instructions) == ("alloy", "echo", "Be kind.")

@@ -68,7 +68,7 @@ async def test_a_filter_changes_only_what_the_target_reads() -> None:
     runner, model = make_runner(input_filter=only_new)
     suspended = await runner.run("hi")
     assert request_texts(model, 2) == [
-        "For context: [A] said: Over to B.. [A] called tool: `transfer_to_b` with arguments: {}.",
+        "For context: [A] said: Over to B. [A] called tool: `transfer_to_b` with arguments: {}.",
         'For context: [A] `transfer_to_b` tool returned result: {"assistant":"B"}.',
     ]
     assert [text_of(message.content) for message in suspended.messages][:2] == ["hi", "Hm."]

@@ -120,7 +120,7 @@ async def test_the_caller_reads_the_result_in_the_place_of_the_calls_first_resul
     assert isinstance(returned, ToolMessage)
     assert returned.tool_call_id == said.tool_calls[0].id
     assert returned.content == "May 3rd, two people"
-    assert text_of(question.content) == "For context: [Booking] said: Which day?."
+    assert text_of(question.content) == "For context: [Booking] said: Which day?"
     assert text_of(answer.content) == "May 3rd."
     # In later runs of the thread as well; the log keeps the first result.
     await runner.run("Thanks", thread="t")

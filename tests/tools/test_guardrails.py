@@ -58,14 +58,14 @@ async def test_verdicts_are_found_again_by_place_stage_and_name(make_context: Ma
     ((one,),) = to_guardrails("a test", input=[judge])
     ctx = make_context()
     checks = GuardrailChecks([one], ctx, "input")
-    assert not checks.are_recorded
+    assert not checks.are_decided
     await checks.enforce("first")
     (event,) = ctx._run.log.events
     assert isinstance(event, StepCompleted)
     assert (event.key, event.name) == ("1/m1.0/guardrail:input:judge", "guardrail:input:judge")
     assert parse_verdict(event) == ("input", "judge", GuardrailVerdict(True, "fine", [1, 2]))
     again = make_context([event])
-    assert GuardrailChecks([one], again, "input").are_recorded
+    assert GuardrailChecks([one], again, "input").are_decided
     await GuardrailChecks([one], again, "input").enforce("second")
     assert (asked, dict(again.values)) == (["first"], {"judged": "first"})
     # Inside a call, what it wrote is recorded with the call as well.
@@ -74,13 +74,13 @@ async def test_verdicts_are_found_again_by_place_stage_and_name(make_context: Ma
         GuardrailChecks([one], again, "output"),
         GuardrailChecks([one], make_context([event], scope="1/m1.1"), "input"),
     ):
-        assert not other.are_recorded
+        assert not other.are_decided
         await other.enforce("third")
     assert asked == ["first", "third", "third"]
 
 
 async def test_without_guardrails_nothing_is_recorded(ctx: RunContext[Any]) -> None:
-    assert GuardrailChecks([], ctx, "output").are_recorded
+    assert GuardrailChecks([], ctx, "output").are_decided
     await GuardrailChecks([], ctx, "output").enforce("anything")
     assert ctx._run.log.events == []
 

@@ -253,14 +253,13 @@ async def test_a_question_is_closed_when_what_is_around_it_has_failed() -> None:
     assert [question.agent for result in (called, ignored, reported) for question in result.interrupts] == ["b"]
 
 
-async def test_a_branch_that_gives_up_does_not_vanish() -> None:
-    # A CancelledError of a library inside it stops the run, as it does in a sequence.
+async def test_a_branch_that_lets_out_a_cancellation_has_failed() -> None:
     @agent("gives_up")
     async def gives_up(ctx: AgentContext) -> None:
         raise asyncio.CancelledError
 
     runner = Runner(ParallelAgent("P", sub_agents=[gives_up, speaker("a")]))
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(BranchesFailedError, match="CancelledError"):
         await runner.run("go")
 
 

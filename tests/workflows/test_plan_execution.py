@@ -154,7 +154,7 @@ async def test_later_agents_read_the_messages_of_the_phases() -> None:
         "For context: [Executor] said: seen.",
         'For context: [Replanner] called tool: `respond` with arguments: {"response":"I looked."}.',
         'For context: [Replanner] `respond` tool returned result: {"response":"I looked."}.',
-        "For context: [Trip] said: I looked..",
+        "For context: [Trip] said: I looked.",
     ]
     # The transfer to the worker is not part of its objective.
     assert request_text(model, "Executor").startswith("Objective:\nLook\n\nPlan:")

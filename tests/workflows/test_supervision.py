@@ -76,7 +76,7 @@ async def test_control_returns_to_the_supervisor_when_a_worker_finishes() -> Non
             "run completed",
         ]
     )
-    assert request_texts(model)[-1] == "For context: [Maths] said: Twice that is 274 m.."
+    assert request_texts(model)[-1] == "For context: [Maths] said: Twice that is 274 m."
 
 
 async def test_a_worker_cannot_transfer_to_another_worker() -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..context import RunContext
-from ..context.run_context import SuspendRun
+from ..context.run_context import SuspendRun, most_severe
 from ..errors import ReplayMismatchError, RunError, SetupError
 from ..handoffs.routes import Routes
 from ..handoffs.tasks import TASK_TOOLS
@@ -20,9 +20,11 @@ from ..log import AgentResponded, ToolReturned, keys
 from ..messages import ToolSpec
 from ..models import MODEL_ENV_VAR, Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import Tool
+from ..tools.base_tool import unwrap_tool
 from ..tools.tool_guardrails import copy_changes
 from .agent_context import AgentContext
 from .agent_options import apply_options
+from .agent_tool import AgentTool
 from .compaction import Compaction
 from .definition import EXIT_TOOL, AgentDefinition, AgentWithTools, ToolTable
 from .hooks import gather_callbacks, maybe_await
@@ -179,7 +181,7 @@ async def list_toolset_tools(
     results = await asyncio.gather(*pending, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     if errors:
-        raise min(errors, key=lambda error: isinstance(error, SuspendRun))
+        raise most_severe(errors)
     return tuple([tools for tools in results if not isinstance(tools, BaseException)])
 
 
@@ -215,6 +217,13 @@ def build_tool_table(agent: AgentWithTools[Any, Any], routes: Routes, tools: Seq
     taken = {*agent._tool_table.names, *[spec.name for spec in routes.specs]}
     for tool in tools:
         name = tool.spec.name
+        innermost = unwrap_tool(tool)
+        if isinstance(innermost, AgentTool) and innermost.agent not in agent.inner_agents():
+            inner = innermost.agent.name
+            raise SetupError(
+                f"a toolset of `{agent.name}` has the agent `{inner}` as a tool, but a team must know its agents "
+                f"before it runs; put {inner}.as_tool() into Agent(tools=[…]), with is_enabled=… to offer it at times"
+            )
         if name in taken:
             raise SetupError(f"`{agent.name}` has two tools called `{name}`; give one of the toolsets a prefix")
         taken.add(name)

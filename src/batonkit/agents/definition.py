@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from types import FunctionType, MethodType
@@ -10,13 +11,13 @@ from typing import Any, Literal, Self, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeForm, TypeVar
 
-from .._checks import check_arguments, check_callback, check_choice, check_positive
+from .._checks import check_arguments, check_callback, check_choice, check_positive, suggest_clone
 from .._wording import show
 from ..context import RunContext
 from ..errors import SetupError
 from ..handoffs import Handoff
-from ..handoffs.input_type import TypedJson, describe_problems, strict_schema
-from ..log.history import EXIT_TOOL as EXIT_TOOL
+from ..handoffs.input_type import IncompleteTypeError, TypedJson, describe_problems, strict_schema
+from ..log.entries import EXIT_TOOL as EXIT_TOOL
 from ..messages import Message, ToolCall, ToolSpec, object_schema
 from ..models import Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool
@@ -81,10 +82,12 @@ _EXIT_SPEC = ToolSpec(
 class ToolTable:
     """The compiled tools of one agent."""
 
-    __slots__ = ("_with_effect", "by_name", "conditional", "has_exit", "names", "specs")
+    __slots__ = ("_with_effect", "by_name", "conditional", "has_exit", "names", "needs_context", "specs")
 
     def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
         self.by_name = {each.spec.name: each for each in tools}
+        self.needs_context = {name: kind for name, each in self.by_name.items() if (kind := _required_context(each))}
+        """The type of the context object that a tool needs, for those that need one."""
         self.has_exit = has_exit
         specs = [each.spec for each in tools]
         if has_exit:
@@ -101,6 +104,16 @@ class ToolTable:
         self.conditional = {name: each for name, each in conditions.items() if each is not True}
         """The `is_enabled` of tools that have one, by name."""
 
+    def check_context(self, owner: str, context: object) -> None:
+        """Raise SetupError if a tool needs a context object, and the run has none."""
+        if context is None:
+            for name, kind in self.needs_context.items():
+                shown = getattr(kind, "__name__", kind)
+                raise SetupError(
+                    f"tool `{name}` of `{owner}` takes RunContext[{shown}], but the run has no context; give one: "
+                    f"run(…, context={shown}(…)) or Runner(context_factory=…), or annotate RunContext[{shown} | None]"
+                )
+
     def enabled_specs(self, disabled: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return the specs without those of disabled tools."""
         return self.specs if not disabled else tuple(spec for spec in self.specs if spec.name not in disabled)
@@ -110,6 +123,11 @@ class ToolTable:
         return not any(call.name in self._with_effect for call in calls)
 
 
+def _required_context(tool: Tool) -> Any:
+    innermost = unwrap_tool(tool)
+    return innermost._required_context if isinstance(innermost, FunctionTool) else None
+
+
 Ctx = TypeVar("Ctx", default=Any)
 
 InputCheck: TypeAlias = Callable[[RunContext[Ctx], Sequence[Message]], GuardrailReturn | Awaitable[GuardrailReturn]]
@@ -117,6 +135,7 @@ Instructions: TypeAlias = str | Callable[[AgentContext[Ctx]], str | Awaitable[st
 
 
 # Its subclasses are dataclasses too, whose `__init__` takes these fields as well.
+@suggest_clone
 @dataclass(init=False, frozen=True, eq=False, repr=False)
 class AgentWithTools(BaseAgent[C, Out]):
     """The options of any agent that has instructions, tools and handoffs."""
@@ -212,6 +231,7 @@ class AgentWithTools(BaseAgent[C, Out]):
 
 
 @check_arguments
+@suggest_clone
 @dataclass(frozen=True, eq=False, repr=False)
 class AgentDefinition(AgentWithTools[C, Out]):
     """The options of `Agent`."""
@@ -222,7 +242,7 @@ class AgentDefinition(AgentWithTools[C, Out]):
     model_settings: ModelSettings | None = None
     """Settings that override the runner's."""
     output_type: TypeForm[Out] = cast("TypeForm[Out]", str)
-    """The type of the answer: any type that pydantic can validate, including unions."""
+    """The type of the answer: any type that pydantic can validate, including unions; `str` or None for text."""
     input_guardrails: Sequence[InputCheck[C]] = cast("Sequence[InputCheck[C]]", ())
     """Checks `(ctx, messages)` of the conversation that it reads."""
     output_guardrails: Sequence[GuardrailFunction] = ()
@@ -252,6 +272,8 @@ class AgentDefinition(AgentWithTools[C, Out]):
         if self.history is not None:
             compile_history(self.history)
         check_compaction(f"`{self.name}`", self.compaction)
+        with suppress(IncompleteTypeError):
+            _ = self._output_parser
         if self.model is not None and not isinstance(self.model, str):
             resolve_model(self.model, wanted_by=self.name)
         if self.input_guardrails or self.output_guardrails:
@@ -268,7 +290,8 @@ class AgentDefinition(AgentWithTools[C, Out]):
 
     @cached_property
     def _output_parser(self) -> OutputParser | None:
-        return None if cast(Any, self.output_type) is str else OutputParser(self.name, self.output_type)
+        kind = cast(Any, self.output_type)
+        return None if kind is str or kind is None else OutputParser(self.name, kind)
 
     @cached_property
     def _model(self) -> Model | None:

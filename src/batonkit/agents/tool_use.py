@@ -69,7 +69,7 @@ async def stop_after_tools(
 
     The decision of a function, and the answer, are recorded.
     """
-    log, key = ctx._run.log, keys.inside(response.key, "stop")
+    log, key = ctx._run.log, keys.inside(response.key, keys.STOP)
     results = _results(ctx, response, tool_names)
     content = await _decide(behavior, ctx, results, key) if results else None
     if content is None:

@@ -1,7 +1,7 @@
 """The context given to tools, agents and callbacks: effects made through it are executed once and recorded."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from inspect import isawaitable
@@ -58,6 +58,19 @@ def needs_await(value: object) -> bool:
 
 class SuspendRun(BaseException):
     """Control flow, not an error: unwinds the code that raised an interrupt. Never catch it."""
+
+
+def most_severe(errors: Iterable[BaseException]) -> BaseException:
+    """Return the error to raise of those that concurrent code has raised.
+
+    An interrupt gives way to a failure, because the failed code runs again when the run is resumed, and a failure to an
+    exception that must not be handled.
+    """
+
+    def severity(error: BaseException) -> int:
+        return 2 if isinstance(error, SuspendRun) else 1 if isinstance(error, Exception) else 0
+
+    return min(errors, key=severity)
 
 
 class InterruptCheck:

@@ -8,6 +8,7 @@ import msgspec
 
 from ..errors import NotEncodableError
 from ..log import ValueChanges
+from .read_only import freeze, freeze_items
 
 _PLAIN = (bool, type(None))
 
@@ -75,7 +76,8 @@ class _ReadableValues(Mapping[str, Any]):
 class Values(_ReadableValues):
     """The run's values: a read-only mapping with methods to change them.
 
-    Changes are recorded and survive a resume. Get it as `ctx.values`.
+    Changes are recorded and survive a resume. Lists and dicts among the values cannot be changed in place, because that
+    would not be recorded: change a copy and `set` it. Get it as `ctx.values`.
 
     Args:
         data: The run's state, shared by all contexts of the run.
@@ -100,7 +102,7 @@ class Values(_ReadableValues):
         Raises:
             NotEncodableError: JSON cannot represent the value.
         """
-        plain = to_json_value(f"value `{key}`", value)
+        plain = freeze(to_json_value(f"value `{key}`", value))
         self._data[key] = plain
         self._written[key] = plain
         self._all[key] = None
@@ -148,7 +150,7 @@ class Values(_ReadableValues):
         for key in changes.removed:
             self._data.pop(key, None)
             self._all[key] = None
-        self._data.update(changes.written)
+        self._data.update(freeze_items(changes.written))
         self._all.update(dict.fromkeys(changes.written))
         self._written, self._removed = {}, set()
 

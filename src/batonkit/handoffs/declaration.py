@@ -4,6 +4,7 @@ import inspect
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -12,13 +13,13 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, cast, overload, r
 from msgspec import Struct, structs
 from typing_extensions import TypeForm, TypeVar
 
-from .._checks import check_arguments, check_callback, check_choice, check_names
+from .._checks import check_arguments, check_callback, check_choice, check_names, suggest_clone
 from .._wording import show
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..errors import SetupError
 from ..messages import Message, UserMessage
-from .input_type import HandoffInputParser
+from .input_type import HandoffInputParser, IncompleteTypeError
 from .tasks import TaskResultParser
 
 C = TypeVar("C", default=Any, contravariant=True)
@@ -106,6 +107,7 @@ async def check_filter_result(
 
 
 @check_arguments
+@suggest_clone
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Handoff(Generic[C]):
     """An edge to an agent, or to the name of one; use `handoff()` to make it."""
@@ -155,6 +157,8 @@ class Handoff(Generic[C]):
             raise SetupError(f'until="finished" {where} needs to know where control returns; add return_to="caller"')
         if self.result_type is not None and self.until != "finished":
             raise SetupError(f'result_type {where} is the type of a task\'s result; add until="finished"')
+        with suppress(IncompleteTypeError):
+            _ = self._input_parser, self._result_parser
 
     @property
     def target(self) -> str:

@@ -162,6 +162,10 @@ class _Wrapped(msgspec.Struct):
 _read_wrapped = msgspec.json.Decoder(_Wrapped).decode
 
 
+class IncompleteTypeError(SetupError):
+    """A type names others that are not defined yet; they may be when it is first used."""
+
+
 class TypedJson:
     """The JSON schema of a type, as an object: a type that is not an object is wrapped in one.
 
@@ -176,7 +180,9 @@ class TypedJson:
             self.adapter = TypeAdapter[Any](kind)
             schema = self.adapter.json_schema()
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-            raise SetupError(f"{what} is {kind!r}, which has no JSON schema: {error}") from None
+            is_incomplete = isinstance(error, PydanticUndefinedAnnotation) or error.code == "class-not-fully-defined"
+            problem = IncompleteTypeError if is_incomplete else SetupError
+            raise problem(f"{what} is {kind!r}, which has no JSON schema: {error}") from None
         self.type_name = str(getattr(kind, "__name__", kind))
         self.is_wrapped = _get_root(schema).get("type") != "object"
         if self.is_wrapped:

@@ -6,11 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import SetupError
+from ..log.entries import FINISH_TOOL as FINISH_TOOL
 from ..messages import ToolSpec, object_schema
 from .input_type import TypedJson, describe_problems, strict_schema
 
-FINISH_TOOL = "finish_task"
-"""The name of the tool that finishes a task."""
 CANCEL_TOOL = "cancel_task"
 """The name of the tool that ends a task without a result."""
 TASK_TOOLS = (FINISH_TOOL, CANCEL_TOOL)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from ..log import (
@@ -18,6 +17,7 @@ from ..log import (
     keys,
 )
 from ..messages import Usage
+from ..runs.result import usage_of
 
 UsageKey: TypeAlias = Literal["agent", "edge", "model", "tool", "day"]
 """The property that usage is grouped by."""
@@ -61,7 +61,10 @@ def usage_by(events: Sequence[Event], by: UsageKey) -> tuple[UsageRow, ...]:
             _add_edge(sums, event, arrivals)
         elif isinstance(event, AgentResponded | HistoryCompacted) and event.model:
             names = {"agent": event.agent, "model": event.model, "day": _day(event.timestamp)}
-            _add_call(sums.setdefault(names[by], _Sum()), event, count=1)
+            total = sums.setdefault(names[by], _Sum())
+            usage = usage_of(event)
+            total.count += usage.model_calls
+            total.usage += usage
     if by == "agent":
         _add_agent_failures(sums, events)
     return _rows(sums)
@@ -102,11 +105,6 @@ def _arrivals(events: Sequence[Event]) -> dict[str, ControlTransferred]:
     return arrivals
 
 
-def _add_call(total: _Sum, event: AgentResponded | HistoryCompacted, *, count: int) -> None:
-    total.count += count
-    total.usage += msgspec.structs.replace(event.usage or Usage(), model_calls=1)
-
-
 def _add_tool(sums: dict[str, _Sum], event: Event) -> None:
     if isinstance(event, ToolReturned) and not event.requested_agent:
         total = sums.setdefault(event.tool_name, _Sum())
@@ -133,7 +131,7 @@ def _add_edge(sums: dict[str, _Sum], event: Event, arrivals: dict[str, ControlTr
     elif isinstance(event, AgentResponded | HistoryCompacted) and event.model:
         arrival = arrivals.get(event.origin.id)
         if arrival is not None:
-            _add_call(sums.setdefault(f"{arrival.source} → {arrival.target}", _Sum()), event, count=0)
+            sums.setdefault(f"{arrival.source} → {arrival.target}", _Sum()).usage += usage_of(event)
 
 
 def _day(timestamp: float) -> str:

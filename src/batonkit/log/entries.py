@@ -10,6 +10,10 @@ from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_e
 from .event import Origin
 from .events import EventRef, SummaryMessage, TaskEnded
 
+EXIT_TOOL = "exit"
+"""The name of the tool of `Agent(exit_tool=True)`, which ends the run."""
+FINISH_TOOL = "finish_task"
+"""The name of the tool that ends a task with its result."""
 WHOLE_MESSAGE = -1
 """Used instead of a call's position: the whole message is hidden."""
 
@@ -24,7 +28,10 @@ class HistoryEntry(Struct, gc=False):
     is_answer: bool = False
     """True if it is the answer of its activation."""
     hidden: tuple[int, ...] = ()
-    """The positions of calls whose transfer was refused; other activations do not read them."""
+    """The positions of calls that other activations do not read.
+
+    Their transfer was refused, or it was followed and a message of its own tells its input.
+    """
     followed: tuple[int, ...] = ()
     """The position of the call whose transfer was followed."""
     rewritten: Message | None | UnsetType = UNSET
@@ -42,7 +49,27 @@ class HistoryEntry(Struct, gc=False):
         Args:
             hide_transfers: Whether to leave out the followed transfer as well.
         """
-        hidden = self.hidden + self.followed if hide_transfers else self.hidden
+        return self._without(self.hidden + self.followed if hide_transfers else self.hidden)
+
+    def for_filters(self, *, hide_transfers: bool) -> Message | None:
+        """Return the message as filters of handoffs find it, with the transfer that was followed.
+
+        Args:
+            hide_transfers: Whether to leave out the followed transfer nevertheless.
+        """
+        return self._without(self.hidden + self.followed if hide_transfers else self.refused)
+
+    @property
+    def refused(self) -> tuple[int, ...]:
+        """The positions of calls whose transfer was refused."""
+        return tuple([position for position in self.hidden if position not in self.followed])
+
+    def hide_followed(self) -> None:
+        """Let other activations not read the transfer that was followed."""
+        self.hidden = (*self.refused, *self.followed)
+        self.rewritten = UNSET
+
+    def _without(self, hidden: tuple[int, ...]) -> Message | None:
         if not hidden:
             return self.message
         if hidden[0] == WHOLE_MESSAGE or not isinstance(self.message, AssistantMessage):
@@ -147,7 +174,7 @@ def replace_result(entries: list[HistoryEntry], ended: TaskEnded, summarized: in
             is_replaced = True
         elif is_replaced and type(message) is AssistantMessage and any(c.id == call_id for c in message.tool_calls):
             entries[position] = HistoryEntry(
-                message, entry.origin, entry.is_answer, entry.hidden, event=entry.event, key=entry.key
+                message, entry.origin, entry.is_answer, entry.refused, event=entry.event, key=entry.key
             )
             return True
     return is_replaced

@@ -27,6 +27,7 @@ from .events import (
     TaskEnded,
 )
 from .history import History
+from .rejected_answers import rejected_activation
 
 NO_RESULT = "This call did not finish."
 """The result of a tool call that never got one."""
@@ -83,7 +84,7 @@ class RunFold(Struct, eq=False):
             return
         if type(event) is AgentStarted:
             self._enter(event)
-        elif id in self._branches and isinstance(event, _ENDS_BRANCHES):
+        elif id in self._branches and _ends_branches(event):
             self._join(id)
         history = self.history_of(id)
         origin = self.origin_of(event.origin)
@@ -230,6 +231,11 @@ def _item_of(key: str) -> tuple[str, int] | None:
         key = keys.call_of(key)[0]
         number = keys.item_number(key)
     return None if number is None else (keys.parent(key), number)
+
+
+def _ends_branches(event: Event) -> bool:
+    """Return whether an activation goes on after its branches."""
+    return isinstance(event, _ENDS_BRANCHES) or (type(event) is StepCompleted and bool(rejected_activation(event)))
 
 
 def _place_order(branch: _Branch) -> tuple[int, ...]:

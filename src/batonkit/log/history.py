@@ -4,15 +4,17 @@
 just written, a resumed one with the event that it found, and `batonkit.log.fold` with every event of a log.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty
 from . import keys
-from .entries import WHOLE_MESSAGE, HistoryEntry, end_entry, end_of_turn, replace_result, to_entries
+from .entries import EXIT_TOOL, WHOLE_MESSAGE, HistoryEntry, end_entry, end_of_turn, replace_result, to_entries
 from .event import Event, Origin
 from .events import (
     AgentResponded,
@@ -30,9 +32,8 @@ from .events import (
     ToolReturned,
     UserMessageAdded,
 )
+from .rejected_answers import rejected_activation, withhold_answers
 
-EXIT_TOOL = "exit"
-"""The name of the tool of `Agent(exit_tool=True)`, which ends the run."""
 _WHOLE = (WHOLE_MESSAGE,)
 
 
@@ -201,10 +202,21 @@ class History:
 
     def forget(self, scope: str) -> None:
         """Remove what the agents of a scope have added; what the user said stays."""
-        self.entries[:] = [e for e in self.entries if e.origin is None or not keys.is_effect_of(scope, e.key)]
-        self.hidden_at[:] = [position for position, entry in enumerate(self.entries) if entry.hidden]
         self.compacted[:] = [prefix for prefix in self.compacted if not keys.is_effect_of(scope, prefix.key)]
         self.turns = {key: turn for key, turn in self.turns.items() if not keys.is_effect_of(scope, key)}
+        self._replace([e for e in self.entries if e.origin is None or not keys.is_effect_of(scope, e.key)])
+
+    def withhold(self, activation: str) -> None:
+        """Remove the answers of an activation and of agents inside it, which were rejected."""
+        left = withhold_answers(self.entries, activation)
+        self.compacted[:] = [
+            replace(prefix, stop=sum(each is not None for each in left[: prefix.stop])) for prefix in self.compacted
+        ]
+        self._replace([entry for entry in left if entry is not None])
+
+    def _replace(self, entries: Sequence[HistoryEntry]) -> None:
+        self.entries[:] = entries
+        self.hidden_at[:] = [position for position, entry in enumerate(self.entries) if entry.hidden]
         # Readers may have passed these entries; they start from the beginning.
         self.views.clear()
         self.first_messages = ()
@@ -311,10 +323,26 @@ def _add_user_message(history: History, event: UserMessageAdded, origin: Origin)
 
 def _add_payload(history: History, event: ControlTransferred, origin: Origin) -> None:
     if event.shows_payload:
+        if event.call_id is not None:
+            _hide_transfer(history, event.call_id)
         payload = msgspec.json.encode(event.payload).decode()
         # It is how the source ends, and addressed to the target, which may read answers only.
         told = UserMessage(f"For context: [{event.source}] handed over with: {payload}.")
         history.entries.append(HistoryEntry(told, origin, is_answer=True, key=event.key))
+
+
+def _hide_transfer(history: History, call_id: str) -> None:
+    """Hide the call that was followed, and its result, because a message tells its input."""
+    for position in range(len(history.entries) - 1, history.offset - 1, -1):
+        entry = history.entries[position]
+        message = entry.message
+        if type(message) is ToolMessage and message.tool_call_id == call_id:
+            entry.hide_followed()
+        elif type(message) is AssistantMessage and any(call.id == call_id for call in message.tool_calls):
+            entry.hide_followed()
+            if position not in history.hidden_at:
+                insort(history.hidden_at, position)
+            return
 
 
 def _end_task(history: History, event: TaskEnded, origin: Origin) -> None:
@@ -335,10 +363,16 @@ def _compact(history: History, event: HistoryCompacted, origin: Origin) -> None:
         history.compacted.append(history.prefix_of(event, origin))
 
 
+def _complete_step(history: History, event: StepCompleted, origin: Origin) -> None:
+    """Remove what a failed agent added, or the answer that a guardrail rejected."""
+    if keys.name(event.key) == keys.FAILED:
+        _report_failure(history, event, origin)
+    elif activation := rejected_activation(event):
+        history.withhold(activation)
+
+
 def _report_failure(history: History, event: StepCompleted, origin: Origin) -> None:
     """Replace what a failed agent added with the report of its failure, if there is one."""
-    if keys.name(event.key) != keys.FAILED:
-        return
     history.forget(keys.parent(event.key))
     if isinstance(event.result, str):
         history.entries.append(HistoryEntry(UserMessage(event.result), origin, key=event.key))
@@ -365,6 +399,6 @@ _FOLDS: dict[type[Event], Callable[[History, Any, Origin], None]] = {
     ControlTransferred: _add_payload,
     TaskEnded: _end_task,
     HistoryCompacted: _compact,
-    StepCompleted: _report_failure,
+    StepCompleted: _complete_step,
     ResponseTruncated: _truncate_response,
 }

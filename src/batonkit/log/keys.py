@@ -28,6 +28,13 @@ FAILED: Final = "failed"
 """The last part of the key of a failure that the run tolerated."""
 DISMISSED: Final = "dismissed"
 """The last part of the key of the decision that a call is not executed, or its interrupts are not answered."""
+STOP: Final = "stop"
+"""The last part of the key of an answer that `tool_use_behavior` made of the results of a response's calls."""
+GUARDRAIL: Final = "guardrail:"
+"""Prefix of the names of steps that record verdicts, and of the last part of their keys.
+
+The stage, a colon and the guardrail's name follow.
+"""
 HOOK: Final = "hook:"
 """Prefix of the names of steps that record hook calls, and of the last part of their keys."""
 MIDDLEWARE: Final = "mw:"
@@ -195,6 +202,11 @@ def name(key: Key) -> str:
 def ends_with(key: Key, part: str) -> bool:
     """Return whether a part is the last one of a key; it may be a name that a user chose."""
     return key.endswith(f"/{part}")
+
+
+def before(key: Key, part: str) -> Key:
+    """Return the key around a last part, which may be a name that a user chose."""
+    return key.removesuffix(f"/{part}")
 
 
 def has_part(key: Key, start: str) -> bool:

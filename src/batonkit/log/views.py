@@ -380,6 +380,9 @@ def rewrite_entry(entry: HistoryEntry, *, hide_transfers: bool = False) -> Messa
     return entry.rewritten
 
 
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
+
+
 def rewrite(message: Message | None, author: str | None) -> Message | None:
     """Return a message as agents other than its author read it; None if nothing is left of it."""
     if message is None:
@@ -392,18 +395,22 @@ def rewrite(message: Message | None, author: str | None) -> Message | None:
             # The usual form of a transfer or tool call.
             call = message.tool_calls[0]
             return UserMessage(f"For context: [{author}] called tool: `{call.name}` with arguments: {call.arguments}.")
-        told = f"For context: [{author}] said: {text}." if text else "For context:"
+        told = f"For context: [{author}] said: {_end_sentence(text)}" if text else "For context:"
         for call in message.tool_calls:
             told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."
         is_told = bool(text or message.tool_calls)
     elif author is not None and type(message) is ToolMessage:
-        told = f"For context: [{author}] `{message.name}` tool returned result: {text}."
+        told = f"For context: [{author}] `{message.name}` tool returned result: {_end_sentence(text)}"
         is_told = bool(text)
     else:
         return None if is_empty(message) else message
     if text is not content and (media := media_of(content)):
         return UserMessage((Text(told), *media) if is_told else media)
     return UserMessage(told) if is_told else None
+
+
+def _end_sentence(text: str) -> str:
+    return text if text.endswith(_SENTENCE_ENDS) else f"{text}."
 
 
 def as_response(entry: HistoryEntry) -> HistoryEntry:

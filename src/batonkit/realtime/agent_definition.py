@@ -7,7 +7,7 @@ from typing import Any, cast
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from .._checks import check_arguments
+from .._checks import check_arguments, suggest_clone
 from .._wording import type_of
 from ..agents import AgentContext
 from ..agents.compiled import (
@@ -34,6 +34,7 @@ C = TypeVar("C", default=Any)
 
 
 @check_arguments
+@suggest_clone
 @dataclass(frozen=True, eq=False, repr=False)
 class RealtimeDefinition(AgentWithTools[C, str]):
     """The fields of a realtime agent, without its behaviour."""

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ..context import Limits
+from ..context.read_only import freeze_items
 from ..context.run_state import RunState, UsageMeter
 from ..context.values import to_json_value
 from ..errors import LogError, TeamChangedError
@@ -206,7 +207,7 @@ def open_state(
         factory = config.context_factory
         context = stopped.context if factory is None else factory(record or _record_of(started))
     meter = UsageMeter(limits_for(started, config, args, stopped))
-    run = RunState(started.run_id, log, context, dict(started.values), meter, dict(stopped.guests), config.live)
+    run = RunState(started.run_id, log, context, freeze_items(started.values), meter, dict(stopped.guests), config.live)
     if log.has_past:
         run.signals.messages = unread_messages([*log.events, *first_events])
     return run, config, first_events

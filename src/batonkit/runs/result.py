@@ -171,7 +171,7 @@ class RunResult(Generic[Out]):
     @property
     def values(self) -> dict[str, Any]:
         """A copy of the run's values."""
-        return dict(self._run.values)
+        return msgspec.to_builtins(dict(self._run.values))
 
     @cached_property
     def interrupts(self) -> tuple[Interrupt, ...]:
@@ -258,12 +258,16 @@ def total_usage(events: Iterable[Event]) -> Usage:
     total = Usage()
     for event in events:
         if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
-            total += _usage_of_call(event)
+            total += usage_of(event)
     return total
 
 
-def _usage_of_call(event: AgentResponded | HistoryCompacted) -> Usage:
-    return msgspec.structs.replace(event.usage or Usage(), model_calls=1)
+def usage_of(event: AgentResponded | HistoryCompacted) -> Usage:
+    """Return the usage of all model calls that a response or a summary took."""
+    usage = event.usage or Usage()
+    if isinstance(event, HistoryCompacted):
+        return usage
+    return msgspec.structs.replace(usage, model_calls=event.model_calls + event.failed_calls)
 
 
 def usage_from_events(events: Iterable[Event], before: RunUsage | None = None) -> RunUsage:
@@ -280,7 +284,7 @@ def usage_from_events(events: Iterable[Event], before: RunUsage | None = None) -
     total, by_agent, by_model, by_edge = before.total, {**before.by_agent}, {**before.by_model}, {**before.by_edge}
     for event in events:
         if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
-            usage = _usage_of_call(event)
+            usage = usage_of(event)
             total += usage
             by_agent[event.agent] = by_agent.get(event.agent, Usage()) + usage
             by_model[event.model] = by_model.get(event.model, Usage()) + usage

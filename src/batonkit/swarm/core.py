@@ -18,7 +18,7 @@ from .. import agents as core
 from ..context import Limits, RunContext
 from ..errors import MissingExtraError, SetupError
 from ..messages import ToolSpec
-from ..runs import HandoffRules, Runner
+from ..runs import HandoffRules, Runner, RunStream
 from ..tools import Tool, ToolResult
 from .client import SwarmClientError, SwarmClientModel, SwarmMaxTurnsError, SwarmRunState
 from .functions import as_tool, function_name, run_awaitable
@@ -239,18 +239,19 @@ class Swarm:
             )
             # The messages are in the state, as dicts that need not fit Baton's messages.
             live = runner.stream([], context=state)
-            yield from _step(live._drive())
+            yield from _step(live)
             if live.result.status == "suspended":
                 raise SetupError("a function asked a question, which Swarm cannot answer; use batonkit.Runner")
         yield {"response": state.response()}
 
 
-def _step(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str, Any]]:
+def _step(live: RunStream[Any]) -> Iterator[dict[str, Any]]:
     """Yield the items of the run, each on request.
 
     The coroutine is stepped without an event loop: clients and functions are synchronous, run in the caller's
     thread, also in a notebook, and may call asyncio.run themselves.
     """
+    drive: Coroutine[dict[str, Any], None, None] = live._drive()
     failure: Exception | None = None
     try:
         while True:
@@ -259,6 +260,7 @@ def _step(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str, An
                 yield item
             except BaseException:
                 # The reader has stopped, so the run is cancelled.
+                live._flow.run.signals.stop = "now"
                 with suppress(CancelledError):
                     drive.throw(CancelledError())
                 raise

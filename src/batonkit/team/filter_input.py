@@ -151,7 +151,7 @@ class FilterInput:
     def _add(self, entry: HistoryEntry) -> bool:
         """Add an entry, unless it is hidden as a whole; return whether it was added."""
         hides = self._hides
-        message = entry.for_others(hide_transfers=hides) if entry.hidden or hides else entry.message
+        message = entry.for_filters(hide_transfers=hides) if entry.hidden or hides else entry.message
         if message is None:
             return False
         origin = entry.origin

@@ -16,10 +16,11 @@ from ..agents.hooks import HookDispatcher
 from ..agents.middleware_activations import ActivationChain
 from ..agents.tracing import NO_SPAN, ActivationSpan
 from ..context import Limits, RunContext
+from ..context.cancellation import as_failure
 from ..context.run_context import SuspendRun
 from ..context.run_state import LiveConversation, RunState
 from ..context.values import to_json_value
-from ..errors import LimitError, LoopError, ReplayMismatchError, SetupError, TransferError
+from ..errors import LimitError, LoopError, ReplayMismatchError, RunError, SetupError, TransferError
 from ..handoffs import HandoffInputFilter, HandoffTarget
 from ..log import (
     Action,
@@ -177,8 +178,12 @@ async def follow(flow: TeamFlow, place: Place) -> FlowOutcome:
         await _pause(flow, place)
         activation = await _activate(flow, place)
         with activation.span:
-            action = await _run(flow, activation)
-            step = await _leave(flow, activation, action)
+            try:
+                action = await _run(flow, activation)
+                step = await _leave(flow, activation, action)
+            except asyncio.CancelledError as error:
+                failure = as_failure(flow.run, error)
+                raise RunError(f"`{place.member.agent.name}` ended with CancelledError: {failure}") from error
         if isinstance(step, Handover):
             place = await _hand_over(flow, step)
             continue

@@ -1,7 +1,7 @@
 """Tools made of Python functions: `tool`, `FunctionTool` and `with_tool_guardrails`."""
 
 import sys
-from asyncio import coroutines
+from asyncio import CancelledError, coroutines
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 from .._checks import check_arguments, check_choice, check_names
 from .._wording import show
 from ..context import RunContext
+from ..context.cancellation import as_failure
 from ..context.run_context import needs_await
 from ..context.values import to_json_value
 from ..errors import SetupError, ToolResultError
@@ -30,6 +31,7 @@ from .signature import (
     get_description,
     get_docstring,
     get_parameter_descriptions,
+    required_context,
     resolve_annotations,
     unwrap_function,
 )
@@ -122,6 +124,8 @@ class FunctionInvoker(Struct, dict=True, eq=False):
                 value = await (self._collect(ctx, kwargs) if signature.is_streaming else self._call_sync(kwargs))
         except FATAL_ERRORS:
             raise
+        except CancelledError as error:
+            return to_error_result(as_failure(ctx._run, error), self.signature.tool, policy=self.on_error)
         except Exception as error:  # noqa: BLE001 - here a failure becomes a result
             return to_error_result(error, self.signature.tool, policy=self.on_error)
         return to_tool_result(value, signature.tool, is_final=self.return_directly)
@@ -292,6 +296,11 @@ class FunctionTool(Generic[P, R, C]):
     def spec(self) -> ToolSpec:
         """The name, description and schema that the model sees."""
         return self._invoker.spec
+
+    @cached_property
+    def _required_context(self) -> Any:
+        """The type of the context object that the function needs; None if it can do without one."""
+        return required_context(self._signature)
 
     async def call(self, ctx: RunContext[C], arguments: str) -> ToolResult:
         """Call the tool with approval, timeout and error policy.

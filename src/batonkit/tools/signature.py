@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -103,6 +103,33 @@ def resolve_annotations(compiled: FunctionSignature) -> tuple[dict[str, Any], di
         else:
             hints[name] = hint
     return hints, sources
+
+
+def required_context(compiled: FunctionSignature) -> Any:
+    """Return the type of the context that a function needs; None if it can do without one."""
+    for name, annotation in compiled.annotations.items():
+        hint = _evaluate(name, annotation, compiled)
+        if not _is_context(hint):
+            continue
+        kinds = [kind for part in _parts_of(hint) for kind in get_args(part)]
+        if kinds and not _accepts_none(kinds[0]):
+            return kinds[0]
+    return None
+
+
+def _parts_of(hint: Any) -> tuple[Any, ...]:
+    """Return the alternatives of an annotation, without what `Annotated` adds."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _parts_of(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return tuple(part for choice in get_args(hint) for part in _parts_of(choice))
+    return (hint,)
+
+
+def _accepts_none(kind: Any) -> bool:
+    is_open = kind is Any or kind is object or isinstance(kind, TypeVar)
+    return is_open or any(part is None or part is NoneType or part is Any for part in _parts_of(kind))
 
 
 def unwrap_function(function: Any) -> Iterator[Any]:

@@ -16,14 +16,13 @@ from msgspec import Struct
 from .._checks import check_arguments
 from .._wording import show
 from ..context import RunContext
-from ..context.run_context import SuspendRun
+from ..context.cancellation import as_failure
+from ..context.run_context import most_severe
 from ..context.values import to_json_value
 from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, RunError, SetupError, StoreError
 from ..log import StepCompleted, ValueChanges, keys
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
-PREFIX = "guardrail:"
-"""Prefix of the names of recorded verdicts; the stage and the guardrail's name follow."""
 
 _VALID_RESULTS = "return GuardrailVerdict(…), True or None to pass, or False to stop"
 
@@ -116,10 +115,10 @@ class GuardrailChecks(Struct):
     """Where the verdicts are recorded; by default in the scope of the context."""
 
     @property
-    def are_recorded(self) -> bool:
-        """True if every verdict is recorded already."""
-        log = self._ctx._run.log
-        return not self._guardrails or (log.has_past and all(log.has(self._key(each)) for each in self._guardrails))
+    def are_decided(self) -> bool:
+        """True if nothing is left to check: every verdict is recorded, or a negative one is."""
+        recorded = self.verdicts() if self._ctx._run.log.has_past else []
+        return len(recorded) == len(self._guardrails) or not all(event.result["passed"] for event in recorded)
 
     async def enforce(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> None:
         """Raise GuardrailTrippedError unless all guardrails pass."""
@@ -146,11 +145,16 @@ class GuardrailChecks(Struct):
                 return self._to_error(each, verdict)
         raised = [error for error in results if isinstance(error, BaseException)]
         if raised:
-            raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
+            raise most_severe(raised)
         return None
 
+    def verdicts(self) -> list[StepCompleted]:
+        """Return the recorded verdicts."""
+        found = [self._ctx._run.log.peek(self._key(each)) for each in self._guardrails]
+        return [event for event in found if isinstance(event, StepCompleted)]
+
     def _key(self, guardrail: Guardrail) -> str:
-        return keys.inside(self._scope or self._ctx._scope, f"{PREFIX}{self._stage}:{guardrail.name}")
+        return keys.inside(self._scope or self._ctx._scope, f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}")
 
     def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
         # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.
@@ -180,12 +184,13 @@ class GuardrailChecks(Struct):
             verdict = _to_verdict(await returned if isawaitable(returned) else returned, guardrail.name)
         except (SetupError, RunError, StoreError, RemoteError):
             raise
+        except asyncio.CancelledError as error:
+            raise self._failure(guardrail, as_failure(ctx._run, error)) from error
         except Exception as error:
-            because = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
+            raise self._failure(guardrail, error) from error
         if ctx._run.suspended_by:
             ctx._run.check_suspended(f"guardrail `{guardrail.name}`", own._scope)
-        name = f"{PREFIX}{self._stage}:{guardrail.name}"
+        name = f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}"
         changes = own._take_changes()
         log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
         self._record_changes(changes)
@@ -193,6 +198,10 @@ class GuardrailChecks(Struct):
             on_trip()
         await log.settle()
         return verdict
+
+    def _failure(self, guardrail: Guardrail, error: Exception) -> GuardrailFailedError:
+        because = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return GuardrailFailedError(guardrail.name, self._ctx.agent, stage=self._stage, reason=because)
 
     def _to_error(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
         return GuardrailTrippedError(
@@ -216,9 +225,9 @@ def copy_changes(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
 def parse_verdict(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
     """Return the stage, guardrail name and verdict of an event; None for other events."""
     # A step of the application may have such a name too, but its key differs.
-    if not event.name.startswith(PREFIX) or not keys.ends_with(event.key, event.name):
+    if not event.name.startswith(keys.GUARDRAIL) or not keys.ends_with(event.key, event.name):
         return None
-    stage, _, guardrail = event.name.removeprefix(PREFIX).partition(":")
+    stage, _, guardrail = event.name.removeprefix(keys.GUARDRAIL).partition(":")
     return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)
 
 

@@ -15,6 +15,7 @@ from .._wording import error_text, show
 from ..agents import AgentContext, AgentHooks, BaseAgent
 from ..agents.agent_context import FlowOutcome
 from ..agents.hooks import run_with_deadline
+from ..context.run_context import most_severe
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..errors import BranchesFailedError, BranchTimeoutError, SetupError
@@ -138,11 +139,10 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         for error in errors.values():
             if self.on_error == "fail_fast" or ends_run(error):
                 raise error
-        # Interrupts first: failed branches are tried again when the answer is there. A branch that is cancelled here
-        # cancelled itself, and the run stops.
-        for error in raised.values():
-            if not isinstance(error, Exception):
-                raise error
+        # Interrupts first: failed branches are tried again when the answer is there.
+        others = [error for error in raised.values() if not isinstance(error, Exception)]
+        if others:
+            raise most_severe(others)
         raise BranchesFailedError(self.name, errors) from next(iter(errors.values()))
 
     async def _run_branch(
