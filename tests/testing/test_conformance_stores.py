@@ -1,7 +1,8 @@
 """The conformance suite of stores finds what it is for: each broken store here fails the check for its fault."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Unpack
 
@@ -198,6 +199,23 @@ class RenewsReleasedLeases(MemoryStore):
         return await super().renew(leases, ttl=ttl)
 
 
+class WaitsForLockedRuns(MemoryStore):
+    """Renews all leases in one step, which waits for the run that is locked until it gives up."""
+
+    locked = ""
+
+    @asynccontextmanager
+    async def lock_run(self, run_id: str) -> AsyncGenerator[None]:
+        self.locked = run_id
+        yield
+        self.locked = ""
+
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        if self.locked in {lease.run_id for lease in leases}:
+            return {}
+        return await super().renew(leases, ttl=ttl)
+
+
 class AcceptsEveryCancelRequest(MemoryStore):
     async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
         await super().request_cancel(run_id, when)
@@ -387,6 +405,7 @@ BROKEN: dict[type[MemoryStore], str] = {
     ReleasesInASecondStep: "a_suspended_run_can_be_acquired_at_once",
     ReleasesBeforeTheCancellation: "a_suspended_run_can_be_acquired_at_once",
     RenewsReleasedLeases: "a_released_lease_is_not_renewed",
+    WaitsForLockedRuns: "a_locked_run_does_not_delay_the_leases_of_others",
     AcceptsEveryCancelRequest: "a_cancel_request_is_kept",
     PagesByNumber: "pages_are_stable_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",

@@ -368,12 +368,16 @@ class Store(Protocol):
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Extend leases, also expired ones, in as few statements as possible.
 
+        A run that another process has locked never delays the leases of other runs.
+
         Args:
             leases: The leases; at most one per run.
             ttl: Seconds from now until they expire.
 
         Returns:
             The renewed leases by run id. A lease that was released or acquired since, or whose run is gone, is missing.
+            So is one that cannot be renewed yet because another process has locked the run; the run's record still
+            has its fence.
         """
         ...
 

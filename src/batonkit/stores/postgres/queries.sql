@@ -126,10 +126,19 @@ WITH taken AS (
 SELECT {lease} FROM taken
 
 -- name: renew
--- Extend many leases at once; those that were released stay so.
+-- Extend many leases at once; those that were released stay so. Rows that another transaction has locked are left out,
+-- so that one of them never delays the others.
 UPDATE baton_runs SET lease_until = {now} + %(ttl)s, lease_seconds = %(ttl)s
-FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
-WHERE run_id = id AND fence = held_fence AND lease_until > 0 RETURNING {lease}
+WHERE number = ANY(ARRAY(
+    SELECT number FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
+    JOIN baton_runs ON run_id = id AND fence = held_fence AND lease_until > 0
+    FOR NO KEY UPDATE OF baton_runs SKIP LOCKED))
+RETURNING {lease}
+
+-- name: renew_one
+-- Extend a lease, and wait for a transaction that has locked its row.
+UPDATE baton_runs SET lease_until = {now} + %(ttl)s, lease_seconds = %(ttl)s
+WHERE run_id = %(run_id)s AND fence = %(fence)s AND lease_until > 0 RETURNING {lease}
 
 -- name: release
 -- End a lease; a run that is still running waits for another worker.

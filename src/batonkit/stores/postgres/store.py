@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from random import getrandbits
+from time import monotonic
 from typing import TYPE_CHECKING, Any, LiteralString, Unpack
 
 from msgspec.structs import asdict
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _BATCH = 1000
 """The number of runs that one statement deletes or renews."""
+_LOCK_SECONDS = 0.25
+"""Seconds for which the renewal of one lease waits for a transaction that has locked the run."""
 SQL = load_queries(__file__, columns=COLUMNS, inbox_columns=inboxes.INBOX_COLUMNS, batch=str(_BATCH))
 
 
@@ -239,13 +242,28 @@ class PostgresStore(WriteMethods):
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases; see `Store.renew`."""
         renewed: dict[str, Lease] = {}
-        # In one order, so that two workers never wait for each other's rows.
-        ordered = sorted(leases, key=lambda lease: lease.run_id)
-        for start in range(0, len(ordered), _BATCH):
-            batch = ordered[start : start + _BATCH]
+        for start in range(0, len(leases), _BATCH):
+            batch = leases[start : start + _BATCH]
             values = {"ttl": ttl, "run_ids": [lease.run_id for lease in batch], "fences": [one.fence for one in batch]}
-            # Together with appends: two transactions with several runs never wait for each other's rows.
+            # Together with appends, which otherwise lock the rows of the runs that are busiest.
             renewed |= {row[0]: Lease(*row) for row in await self._commits.change(SQL["renew"], values) or ()}
+        skipped = [lease for lease in leases if lease.run_id not in renewed]
+        return {**renewed, **await self._renew_skipped(skipped, ttl)}
+
+    async def _renew_skipped(self, leases: Sequence[Lease], ttl: float) -> Mapping[str, Lease]:
+        """Renew, one by one, leases whose rows may have been locked: most locks are short."""
+        renewed: dict[str, Lease] = {}
+        patience = min(_LOCK_SECONDS, ttl / 20)
+        # The caller knows of the leases that were renewed only when all of this is over.
+        deadline = monotonic() + 4 * patience
+        for lease in leases:
+            values = {"ttl": ttl, "run_id": lease.run_id, "fence": lease.fence}
+            left = min(patience, deadline - monotonic())
+            if left <= 0:
+                break
+            results = await self._pool.pipeline([(SQL["renew_one"], [values])], lock_seconds=left, since=monotonic())
+            if results is not None:
+                renewed |= {row[0]: Lease(*row) for row in results[0][0]}
         return renewed
 
     async def release(self, lease: Lease) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ...errors import RunConflictError, ThreadBusyError
 from ...stores import FINISHED_STATUSES, Lease, Store
-from .store_checks import expect, expect_error, expect_log, expect_same, known, store_check
+from .store_checks import SupportsRunLocks, expect, expect_error, expect_log, expect_same, known, store_check
 
 
 async def _renewed(store: Store, lease: Lease, ttl: float) -> Lease:
@@ -80,6 +80,21 @@ async def leases_are_renewed_together(store: Store) -> None:
     expect_same(renewed["r5"].cancel_requested, "after_turn", "`cancel_requested` of a renewed lease")
     expect((await known(store, "r1199")).is_leased, "the last lease was not renewed")
     expect_same(dict(await store.renew([], ttl=60)), {}, "the renewal of no leases")
+
+
+@store_check
+async def a_locked_run_does_not_delay_the_leases_of_others(store: Store) -> None:
+    """While another process has locked one run, the leases of all others are renewed; its own is renewed afterwards."""
+    if not isinstance(store, SupportsRunLocks):
+        return
+    leases = [await store.create(f"r{number}", [b"one"], worker="me", ttl=60) for number in range(150)]
+    async with store.lock_run("r70"):
+        renewed = await store.renew(leases, ttl=90)
+        expect_same({f"r{number}" for number in range(150)} - {*renewed}, {"r70"}, "the leases that were not renewed")
+        locked = await known(store, "r70")
+        expect_same((locked.fence, locked.is_leased), (leases[70].fence, True), "the lease of the locked run")
+    renewed = await store.renew(leases, ttl=120)
+    expect_same(len(renewed), 150, "the number of leases that were renewed once the run was unlocked")
 
 
 @store_check
