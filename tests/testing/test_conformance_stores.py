@@ -300,15 +300,20 @@ class NotesAsRuns(MemoryStore):
 
 
 class KeepsOldNotes(MemoryStore):
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         notes = await self.notes(run_id)
-        was_there = await super().delete(run_id)
+        was_there = await super().delete(run_id, fence=fence)
         self._notes[run_id] = {**notes}
         return was_there
 
 
+class DeletesOnAnyFence(MemoryStore):
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
+        return await super().delete(run_id)
+
+
 class ForgetsNothing(MemoryStore):
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         return await self.record(run_id) is not None
 
 
@@ -406,6 +411,7 @@ BROKEN: dict[type[MemoryStore], str] = {
     ReleasesBeforeTheCancellation: "a_suspended_run_can_be_acquired_at_once",
     RenewsReleasedLeases: "a_released_lease_is_not_renewed",
     WaitsForLockedRuns: "a_locked_run_does_not_delay_the_leases_of_others",
+    DeletesOnAnyFence: "a_run_is_deleted_on_the_fence",
     AcceptsEveryCancelRequest: "a_cancel_request_is_kept",
     PagesByNumber: "pages_are_stable_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",

@@ -175,11 +175,13 @@ class RunsInMemory(LeaseMethods):
                 RunNote(run.run_id, run.number, run.seq, self._notes.get(run.run_id, {}).get(name)) for run in earlier
             ]
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run; see `Store.delete`."""
         await self._open()
         with self._lock:
-            is_deleted = self._delete_run(run_id)
+            record = self._records.get(run_id)
+            is_acquired = record is not None and fence is not None and record.fence != fence
+            is_deleted = not is_acquired and self._delete_run(run_id)
         await self._save(run_id)
         return is_deleted
 

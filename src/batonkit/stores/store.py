@@ -340,14 +340,15 @@ class Store(Protocol):
         """
         ...
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run.
 
         Args:
             run_id: The run.
+            fence: Delete it only if its lease has not been acquired since it had this fence; not checked by default.
 
         Returns:
-            Whether it existed.
+            Whether it was deleted.
         """
         ...
 

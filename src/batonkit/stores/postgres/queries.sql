@@ -227,8 +227,9 @@ SELECT run_id, r.number, seq, note FROM baton_runs r LEFT JOIN baton_notes n ON 
 WHERE thread = %(thread)s AND thread <> '' AND r.number < %(before)s ORDER BY r.number DESC LIMIT %(limit)s
 
 -- name: delete_run
--- Delete a run; its log, its notes and its place among the runnable ones go with it.
-DELETE FROM baton_runs WHERE run_id = %(run_id)s RETURNING number
+-- Delete a run, unless its lease was acquired since it had a fence; its log, its notes and its place among the runnable
+-- ones go with it.
+DELETE FROM baton_runs WHERE run_id = %(run_id)s AND fence = coalesce(%(fence)s, fence) RETURNING number
 
 -- name: expire
 -- Delete a batch of old runs. Status by status, because the index is in order within each; rows that are locked, such as

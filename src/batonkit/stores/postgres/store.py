@@ -204,9 +204,9 @@ class PostgresStore(WriteMethods):
             RunNote(run_id, number, seq, None if note is None else bytes(note)) for run_id, number, seq, note in rows
         ]
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run; see `Store.delete`."""
-        return bool(await self._pool.fetch(SQL["delete_run"], {"run_id": run_id}))
+        return bool(await self._pool.fetch(SQL["delete_run"], {"run_id": run_id, "fence": fence}))
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `SupportsRetention.expire`."""

@@ -169,6 +169,10 @@ DELETE FROM inbox WHERE owner = :name
 -- Remove the messages that wait for a thread.
 DELETE FROM inbox WHERE thread = :name
 
+-- name: run_to_delete
+-- Find the number of a run that is to be deleted, unless its lease was acquired since it had a fence.
+SELECT number FROM runs WHERE run_id = :run_id AND fence = coalesce(:fence, fence)
+
 -- name: delete_run
 -- Delete the record of a run.
 DELETE FROM runs WHERE number = :number

@@ -231,11 +231,11 @@ class SQLiteStore(LeaseMethods):
         values = {"thread": thread, "name": name, "before": before, "limit": limit}
         return [RunNote(*row) for row in await self._fetch(SQL["thread_notes"], values)]
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run; see `Store.delete`."""
 
         def delete(connection: Connection) -> bool:
-            row = connection.execute(SQL["log_position"], {"run_id": run_id}).fetchone()
+            row = connection.execute(SQL["run_to_delete"], {"run_id": run_id, "fence": fence}).fetchone()
             return _delete_runs(connection, [] if row is None else [row[0]]) > 0
 
         return await self._write(delete)

@@ -83,6 +83,19 @@ async def leases_are_renewed_together(store: Store) -> None:
 
 
 @store_check
+async def a_run_is_deleted_on_the_fence(store: Store) -> None:
+    """`delete` with a fence keeps a run whose lease was acquired since."""
+    old = await store.create("r", [b"one"], worker="me", ttl=0)
+    new = await store.acquire("r", "you", ttl=60)
+    expect_same(await store.delete("r", fence=old.fence), False, "delete with an older fence")
+    await store.append("r", 1, [b"two"], fence=new.fence)
+    await expect_log(store, "r", [b"one", b"two"])
+    expect_same(await store.delete("r", fence=new.fence), True, "delete with the fence of the lease")
+    expect_same(await store.record("r"), None, "a deleted run")
+    expect_same(await store.delete("r", fence=new.fence), False, "delete of a run that is gone")
+
+
+@store_check
 async def a_locked_run_does_not_delay_the_leases_of_others(store: Store) -> None:
     """While another process has locked one run, the leases of all others are renewed; its own is renewed afterwards."""
     if not isinstance(store, SupportsRunLocks):
