@@ -1,5 +1,6 @@
 """Code that all stores share: record transitions, lease methods, queries and pages, table rows, packed lines."""
 
+import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
@@ -408,7 +409,7 @@ def select_page(query: RunQuery, records: Iterable[RunRecord]) -> RecordPage:
 
 
 async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIterator[RunRecord]:
-    """Iterate over the records of all pages.
+    """Iterate over the records of all pages; other tasks run between two pages.
 
     Args:
         store: The store to list.
@@ -423,6 +424,8 @@ async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIter
         if not page.next_cursor:
             return
         query["cursor"] = page.next_cursor
+        # Some stores answer without waiting, and the leases of live runs must be renewed meanwhile.
+        await asyncio.sleep(0)
 
 
 def _parse_cursor(cursor: str, parts: int) -> Position:
