@@ -1,6 +1,7 @@
 """The conformance suite of stores finds what it is for: each broken store here fails the check for its fault."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,6 +21,7 @@ from batonkit.stores import (
     RecordPage,
     RunFilters,
     RunFlags,
+    RunRecord,
     RunStatus,
     Store,
     WaitingMessage,
@@ -307,6 +309,19 @@ class KeepsOldNotes(MemoryStore):
         return was_there
 
 
+class LooksAtTheOldest(MemoryStore):
+    """Applies the limit of each owner to the oldest runs only."""
+
+    async def runnable(self, *, per_owner: int | None = None, driven: Any = None, **options: Any) -> Any:
+        counts = Counter[str](driven)
+        found: list[RunRecord] = []
+        for record in await super().runnable(**options):
+            if per_owner is None or not record.owner or counts[record.owner] < per_owner:
+                counts[record.owner] += 1
+                found.append(record)
+        return found
+
+
 class DeletesOnAnyFence(MemoryStore):
     async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         return await super().delete(run_id)
@@ -411,6 +426,7 @@ BROKEN: dict[type[MemoryStore], str] = {
     ReleasesBeforeTheCancellation: "a_suspended_run_can_be_acquired_at_once",
     RenewsReleasedLeases: "a_released_lease_is_not_renewed",
     WaitsForLockedRuns: "a_locked_run_does_not_delay_the_leases_of_others",
+    LooksAtTheOldest: "runs_of_all_owners_are_found_with_a_limit_for_each",
     DeletesOnAnyFence: "a_run_is_deleted_on_the_fence",
     AcceptsEveryCancelRequest: "a_cancel_request_is_kept",
     PagesByNumber: "pages_are_stable_while_runs_come_and_go",

@@ -15,6 +15,7 @@ from . import records
 from .records import Append, LeaseMethods, NewLog
 from .store import (
     FINISHED_STATUSES,
+    NOTHING_DRIVEN,
     InboxState,
     Lease,
     RecordPage,
@@ -130,14 +131,20 @@ class RunsInMemory(LeaseMethods):
             return records.select_page(query, self._all())
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
         await self._open()
         now = self._clock()
         with self._lock:
             found = [record for record in self._all() if records.is_runnable(record, teams, reader, now)]
-        return sorted(found, key=records.runnable_order)[:limit]
+        return records.first_runnable(found, limit=limit, per_owner=per_owner, driven=driven)
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Set or remove a note; see `SupportsNotes.put_note`."""

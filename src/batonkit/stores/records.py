@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
@@ -148,6 +149,21 @@ def is_runnable(record: RunRecord, teams: Collection[str] | None, reader: int, n
 def runnable_order(record: RunRecord) -> tuple[int, int]:
     """Return the sort key of runs that wait for a worker."""
     return -record.priority, record.number
+
+
+def first_runnable(
+    records: Iterable[RunRecord], *, limit: int, per_owner: int | None, driven: Mapping[str, int]
+) -> Sequence[RunRecord]:
+    """Return the runnable runs that `runnable` returns of all of them."""
+    first: list[RunRecord] = []
+    counts = Counter(driven)
+    for record in sorted(records, key=runnable_order):
+        if len(first) == limit:
+            break
+        if per_owner is None or not record.owner or counts[record.owner] < per_owner:
+            counts[record.owner] += 1
+            first.append(record)
+    return first
 
 
 def check_previous(thread: str, last: str, previous: str | None) -> str:

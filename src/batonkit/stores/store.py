@@ -19,6 +19,7 @@ store may have in addition. Every store guarantees:
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from msgspec import Struct
@@ -43,6 +44,9 @@ THREAD_NOTE = "baton.thread"
 """The name of the note with what later runs of its thread need of a run, and the number of lines that it covers."""
 INTERNAL_NOTES = "baton."
 """The prefix of the names of notes that `SupportsNotes.notes` leaves out."""
+
+NOTHING_DRIVEN: Mapping[str, int] = MappingProxyType({})
+"""The runs of each owner that a worker drives which drives none."""
 
 CancelWhen: TypeAlias = Literal["now", "after_response", "after_turn"]
 """When a run is to be cancelled, the earliest first."""
@@ -402,7 +406,13 @@ class Store(Protocol):
         ...
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs that a worker should drive now.
 
@@ -415,6 +425,10 @@ class Store(Protocol):
             teams: Only runs of these teams; runs of all teams by default.
             limit: The maximum number of runs.
             reader: The version of the worker: runs with a newer `reader` are left out.
+            per_owner: The maximum number of runs of one owner, together with those in `driven`; no maximum by default.
+                Runs without an owner are not limited by it. However many runs of one owner wait, those of others are
+                found, and as fast.
+            driven: The number of runs of each owner that the caller drives already.
         """
         ...
 

@@ -40,7 +40,7 @@ WITH now AS (SELECT {now} AS at, coalesce(({last_run}), '') AS last), begun AS (
     INSERT INTO baton_notes(run, name, note)
     SELECT number, name, note FROM begun, unnest(%(names)s::text[], %(notes)s::bytea[]) AS given(name, note)
 ), queued AS (
-    INSERT INTO baton_runnable SELECT number, %(team)s, %(priority)s, %(wake_at)s FROM begun WHERE
+    INSERT INTO baton_runnable SELECT number, %(owner)s, %(team)s, %(priority)s, %(wake_at)s FROM begun WHERE
         (%(status)s = 'running' AND %(lease_seconds)s <= 0) OR (%(status)s = 'suspended' AND %(wake_at)s > 0))
 SELECT lease_until FROM begun
 
@@ -70,7 +70,7 @@ WITH moved AS (
             ELSE lease_until END
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
-    RETURNING number, cancel_requested, inbox, team, priority, wake_at,
+    RETURNING number, cancel_requested, inbox, owner, team, priority, wake_at,
         (status = 'running' AND NOT {is_leased}) OR (status = 'suspended' AND wake_at > 0) AS is_waiting
 ), kept AS (
     INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0
@@ -81,7 +81,7 @@ WITH moved AS (
 ), dropped AS (
     DELETE FROM baton_runnable USING moved WHERE run = number AND NOT is_waiting
 ), queued AS (
-    INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM moved WHERE is_waiting
+    INSERT INTO baton_runnable SELECT number, owner, team, priority, wake_at FROM moved WHERE is_waiting
     ON CONFLICT (run) DO UPDATE SET wake_at = excluded.wake_at)
 SELECT cancel_requested, inbox FROM moved
 
@@ -144,8 +144,8 @@ WHERE run_id = %(run_id)s AND fence = %(fence)s AND lease_until > 0 RETURNING {l
 -- End a lease; a run that is still running waits for another worker.
 WITH freed AS (
     UPDATE baton_runs SET lease_until = 0 WHERE run_id = %(run_id)s AND fence = %(fence)s
-    RETURNING number, status, team, priority, wake_at)
-INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM freed WHERE status = 'running'
+    RETURNING number, status, owner, team, priority, wake_at)
+INSERT INTO baton_runnable SELECT number, owner, team, priority, wake_at FROM freed WHERE status = 'running'
 ON CONFLICT (run) DO NOTHING
 
 -- name: request_cancel
@@ -183,10 +183,13 @@ SELECT run FROM unnest(%(teams)s::text[]) AS wanted(name), LATERAL (
 SELECT run FROM baton_runnable WHERE wake_at > 0 AND wake_at <= {statement_now} AND {is_wanted} AND {is_free_in_queue}
 ORDER BY wake_at LIMIT %(limit)s
 
--- name: abandoned
--- Runs whose worker died.
+-- name: all_abandoned
+-- Runs whose worker died; no more than workers drive at once.
 SELECT number FROM baton_runs WHERE status = 'running' AND worker <> '' AND {is_wanted} AND wake_at <= {now} AND {is_free}
-ORDER BY number LIMIT %(limit)s
+
+-- name: abandoned
+-- The oldest ones of them.
+{all_abandoned} ORDER BY number LIMIT %(limit)s
 
 -- name: runnable
 -- Select the runs to drive now. The array makes the planner look the records up by their numbers.
@@ -198,6 +201,38 @@ ORDER BY priority DESC, number LIMIT %(limit)s
 -- Select the runs of some teams to drive now.
 SELECT {columns}, {now} FROM baton_runs
 WHERE number = ANY(ARRAY(({waiting_now_by_team}) UNION ({waiting_until}) UNION ({abandoned})))
+ORDER BY priority DESC, number LIMIT %(limit)s
+
+-- name: waiting_without_owner
+-- Runs of no owner that wait for a worker, and those whose time has come.
+(SELECT run FROM baton_runnable WHERE owner = '' AND wake_at = 0 AND {is_wanted} AND {is_free_in_queue}
+ORDER BY priority DESC, run LIMIT %(limit)s)
+UNION ALL
+(SELECT run FROM baton_runnable WHERE owner = '' AND wake_at > 0 AND wake_at <= {statement_now} AND {is_wanted}
+    AND {is_free_in_queue}
+ORDER BY wake_at LIMIT %(limit)s)
+
+-- name: waiting_by_owner
+-- The same for each owner. The recursive query jumps from one owner to the next in the index, so that the number of runs
+-- that wait does not matter.
+WITH RECURSIVE owners(name) AS (
+    SELECT min(owner) FROM baton_runnable WHERE owner > ''
+    UNION ALL
+    SELECT (SELECT min(owner) FROM baton_runnable WHERE owner > name) FROM owners WHERE name IS NOT NULL)
+SELECT run FROM owners, LATERAL (
+    (SELECT run FROM baton_runnable WHERE owner = name AND wake_at = 0 AND {is_wanted} AND {is_free_in_queue}
+    ORDER BY priority DESC, run LIMIT %(per_owner)s)
+    UNION ALL
+    (SELECT run FROM baton_runnable WHERE owner = name AND wake_at > 0 AND wake_at <= {statement_now} AND {is_wanted}
+        AND {is_free_in_queue}
+    ORDER BY wake_at LIMIT %(per_owner)s)) AS first
+
+-- name: runnable_by_owner
+-- Select the runs to drive now, of each owner as many as the limit leaves beside those that are driven.
+SELECT {columns}, {now} FROM (
+    SELECT {columns}, row_number() OVER (PARTITION BY owner ORDER BY priority DESC, number) AS place FROM baton_runs
+    WHERE number = ANY(ARRAY(({waiting_without_owner}) UNION ({waiting_by_owner}) UNION ({all_abandoned})))) AS first
+WHERE owner = '' OR place <= %(per_owner)s - coalesce((%(driven)s::jsonb ->> owner)::integer, 0)
 ORDER BY priority DESC, number LIMIT %(limit)s
 
 -- name: put_note

@@ -1,5 +1,6 @@
 """A store in a PostgreSQL database, for several machines. Needs the extra `postgres`."""
 
+import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from random import getrandbits
@@ -17,6 +18,7 @@ from ..records import COLUMNS, Append, NewLog, WriteMethods, require_run, row_to
 from ..sql_files import load_queries
 from ..store import (
     FINISHED_STATUSES,
+    NOTHING_DRIVEN,
     CancelWhen,
     Lease,
     RecordPage,
@@ -173,10 +175,19 @@ class PostgresStore(WriteMethods):
         return records.make_page(query, self._to_records(await self._pool.fetch(*page)), total)
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
         values = {"teams": None if teams is None else [*teams], "limit": limit, "reader": reader}
+        if per_owner is not None:
+            values |= {"per_owner": per_owner, "driven": json.dumps(dict(driven))}
+            return self._to_records(await self._pool.fetch(SQL["runnable_by_owner"], values))
         statement = SQL["runnable"] if teams is None else SQL["runnable_by_team"]
         return self._to_records(await self._pool.fetch(statement, values))
 

@@ -20,6 +20,7 @@ from ..records import COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to
 from ..sql_files import load_queries
 from ..store import (
     FINISHED_STATUSES,
+    NOTHING_DRIVEN,
     InboxState,
     Lease,
     RecordPage,
@@ -200,11 +201,20 @@ class SQLiteStore(LeaseMethods):
         return records.make_page(query, self._to_records(rows), total)
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
         names = None if teams is None else json.dumps([*teams])
         values = {"now": self._clock(), "limit": limit, "teams": names, "reader": reader}
+        if per_owner is not None:
+            values |= {"per_owner": per_owner, "driven": json.dumps(dict(driven))}
+            return self._to_records(await self._fetch(SQL["runnable_by_owner"], values))
         return self._to_records(await self._fetch(SQL["runnable"], values))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:

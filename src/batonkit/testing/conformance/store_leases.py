@@ -83,6 +83,30 @@ async def leases_are_renewed_together(store: Store) -> None:
 
 
 @store_check
+async def runs_of_all_owners_are_found_with_a_limit_for_each(store: Store) -> None:
+    """`runnable` with `per_owner` finds runs behind many of another owner; `driven` counts."""
+    for number in range(30):
+        await store.create(f"a{number}", [], owner="ada")
+    await store.create("urgent", [], owner="ada", priority=1)
+    await store.create("due", [], owner="bob", wake_at=1.0)
+    await store.create("waits", [], owner="bob", status="suspended", wake_at=2.0)
+    await store.create("free", [])
+    await store.create("freer", [])
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2)]
+    expect_same(found, ["urgent", "a0", "due", "waits", "free", "freer"], "two runs of each owner")
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2, driven={"ada": 1, "bob": 3})]
+    expect_same(found, ["urgent", "free", "freer"], "runs beside those that are driven")
+    found = [run.run_id for run in await store.runnable(limit=3, per_owner=2)]
+    expect_same(found, ["urgent", "a0", "due"], "two runs of each owner, at most three")
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2, teams=["other"])]
+    expect_same(found, [], "runs of another team")
+    await store.acquire("a0", "me", ttl=60)
+    await store.acquire("a1", "dead", ttl=0)
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2, driven={"bob": 2})]
+    expect_same(found, ["urgent", "a1", "free", "freer"], "runs that no worker holds")
+
+
+@store_check
 async def a_run_is_deleted_on_the_fence(store: Store) -> None:
     """`delete` with a fence keeps a run whose lease was acquired since."""
     old = await store.create("r", [b"one"], worker="me", ttl=0)
@@ -97,7 +121,7 @@ async def a_run_is_deleted_on_the_fence(store: Store) -> None:
 
 @store_check
 async def a_locked_run_does_not_delay_the_leases_of_others(store: Store) -> None:
-    """While another process has locked one run, the leases of all others are renewed; its own is renewed afterwards."""
+    """While one run is locked from outside, all other leases are renewed, and its own later."""
     if not isinstance(store, SupportsRunLocks):
         return
     leases = [await store.create(f"r{number}", [b"one"], worker="me", ttl=60) for number in range(150)]
