@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tests.runs.recording_store import ManualClock
 
-from batonkit import Agent, Runner
+from batonkit import Agent, RunContext, Runner, tool
 from batonkit.errors import LogError, RunConflictError, SetupError
 from batonkit.log import decode_lines
-from batonkit.stores import Lease, MemoryStore
+from batonkit.stores import Lease, MemoryStore, SQLiteStore
 from batonkit.stores.retention import ExpiredRuns, expire_runs, read_archive
-from batonkit.testing import FaultyStore, ScriptedModel
+from batonkit.testing import FaultyStore, ScriptedModel, call
 
 DAY = 86400.0
 
@@ -159,3 +159,40 @@ async def test_damaged_runs_are_kept_and_reported_and_the_others_archived(tmp_pa
     assert [run.record.run_id for run in read_archive(tmp_path / "a.gz")] == ["r2", "r3"]
     for run_id in ("r0", "r1"):
         assert (await store.acquire(run_id, "worker", ttl=60)).worker == "worker"
+
+
+@tool
+async def remember(ctx: RunContext, text: str) -> str:
+    """Remember a text."""
+    ctx.values.set("thread:remembered", text)
+    return "remembered"
+
+
+async def test_runs_that_continue_a_thread_of_an_erased_owner_are_erased_too(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = SQLiteStore(path)
+    model = ScriptedModel([call("remember", text="quokka"), "Done."] + ["Hello."] * 4)
+    runner = Runner(Agent("A", model=model, tools=[remember]), store=store)
+    await runner.run("hi", thread="t", owner="ada", run_id="of-ada")
+    await runner.run("hello", thread="t", owner="bob", run_id="after-ada")
+    following = await runner.run("hello again", thread="t", owner="bob", run_id="later")
+    assert following.values["thread:remembered"] == "quokka"
+    await runner.run("hello", thread="u", owner="bob", run_id="elsewhere")
+    assert await store.erase(owner="ada") == 3
+    assert {record.run_id for record in (await store.list()).records} == {"elsewhere"}
+    assert not [file.name for file in tmp_path.iterdir() if b"quokka" in file.read_bytes()]
+    await store.close()
+
+
+async def test_runs_of_an_owner_before_those_of_an_erased_one_are_kept() -> None:
+    store = MemoryStore()
+    runner = Runner(Agent("A", model=ScriptedModel(["Hello."], cycle=True)), store=store)
+    await runner.run("hi", thread="t", owner="bob", run_id="before")
+    await runner.run("hi", thread="t", owner="ada", run_id="of-ada")
+    assert await store.erase(owner="ada") == 1
+    assert {record.run_id for record in (await store.list()).records} == {"before"}
+
+
+async def test_an_archive_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
+    await expire_runs(await old_runs(ManualClock(), 2), DAY / 2, archive=tmp_path / "a.gz")
+    assert (tmp_path / "a.gz").stat().st_mode & 0o777 == 0o600

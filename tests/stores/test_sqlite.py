@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.waiting import until
@@ -325,4 +326,53 @@ async def test_damaged_origins_are_reported(path: Path, damaged: object) -> None
     store = SQLiteStore(path)
     with pytest.raises(StoreError, match="the record of run `run0` is damaged"):
         await store.record("run0")
+    await store.close()
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+async def test_nothing_of_an_erased_owner_is_left_in_the_files(
+    path: Path, durability: Literal["process", "power"]
+) -> None:
+    store = SQLiteStore(path, durability=durability)
+    for number in range(20):
+        await store.create(f"r{number}", [b"quokka" * 2000], owner="ada", notes={"n": b"quokka"})
+        await store.create(f"s{number}", [b"wombat"], owner="bob")
+    assert any(b"quokka" in file.read_bytes() for file in path.parent.iterdir())
+    assert await store.erase(owner="ada") == 20
+    assert not [file.name for file in path.parent.iterdir() if b"quokka" in file.read_bytes()]
+    assert list(await store.load("s7")) == [b"wombat"]
+    await store.close()
+
+
+async def test_erasing_while_another_process_reads_says_that_copies_are_left(path: Path) -> None:
+    store = SQLiteStore(path, timeout=0.1)
+    await store.create("r", [b"quokka"], owner="ada")
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM pieces").fetchall()
+        with pytest.raises(StoreError, match="the runs are deleted, but copies stay in the -wal file"):
+            await store.erase(owner="ada")
+        assert await store.record("r") is None
+    assert await store.erase(owner="ada") == 0
+    assert not [file.name for file in path.parent.iterdir() if b"quokka" in file.read_bytes()]
+    await store.close()
+
+
+async def test_new_files_can_be_read_by_their_owner_only(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.create("r", [b"0"])
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
+        "runs.db": 0o600,
+        "runs.db-wal": 0o600,
+        "runs.db-shm": 0o600,
+    }
+    await store.close()
+
+
+async def test_the_mode_of_a_file_that_exists_is_kept(path: Path) -> None:
+    path.touch()
+    path.chmod(0o640)
+    store = SQLiteStore(path)
+    await store.create("r", [b"0"])
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o640}
     await store.close()

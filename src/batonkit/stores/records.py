@@ -309,6 +309,12 @@ def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
     return replace(record, origins=tuple(dict.fromkeys(known)))
 
 
+def origins_after(previous: RunRecord, *, owner: str, thread: str) -> tuple[str, ...]:
+    """Return the `origins` of a run that follows another one, whose data it may hold."""
+    own = origins_of(owner, thread)
+    return tuple([origin for origin in (*previous.origins, *origins_of(previous.owner, "")) if origin not in own])
+
+
 def erased_origin(owner: str, thread: str) -> str:
     """Return the origin of the forks to erase. Raises SetupError unless one name is given."""
     if bool(owner) == bool(thread):

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
@@ -68,13 +67,18 @@ async def expire_runs(
         return ExpiredRuns(await with_all_parts(store).expire(older_than, status=status))
     until = await store.now() - older_than
     try:
-        with Path(archive).open("xb") as file:  # noqa: ASYNC230 - only the writes may take long.
+        with open(archive, "xb", opener=_open_private) as file:  # noqa: ASYNC230 - only the writes take long
             archiver = _Archiver(with_all_parts(store), until, file)
             async for batch in _batches(store, until, check_statuses(status)):
                 await archiver.archive(batch)
     except FileExistsError:
         raise SetupError(f"the archive `{os.fspath(archive)}` exists; choose another file") from None
     return ExpiredRuns(archiver.deleted, archiver.damaged)
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Create a file for this user only, like that of an SQLite store."""
+    return os.open(path, flags, 0o600)
 
 
 async def _batches(store: Store, until: float, status: Collection[RunStatus]) -> AsyncIterator[Sequence[RunRecord]]:

@@ -137,7 +137,10 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     reader: int = 1
     """The version that a reader of its log must have: the newest `READER_VERSION` of its writers."""
     origins: tuple[str, ...] = ()
-    """The owners and threads of the runs that a fork descends from: `owner:NAME`, `thread:ID`."""
+    """The owners and threads whose data the run may hold besides its own: `owner:NAME`, `thread:ID`.
+
+    These are the ones of the runs that a fork descends from, and other owners of earlier runs of its thread.
+    """
 
 
 class RunFilters(TypedDict, total=False):
@@ -238,7 +241,7 @@ class CreateOptions(TypedDict, total=False):
     forked_from: str
     """The run that it is a copy of, whose `origins`, owner and thread become its `origins`."""
     origins: tuple[str, ...]
-    """More `origins`, for a copy of a run that is not in the store."""
+    """More `origins`: of the earlier runs of its thread, and of a run that is not in the store if it is a copy."""
     notes: Mapping[str, bytes]
     """Notes to write in the same transaction; see `SupportsNotes`."""
 
@@ -591,7 +594,8 @@ class SupportsRetention(Protocol):
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete all runs, also those in progress, and messages of an owner or a thread.
 
-        Forks of such runs are deleted as well, also if the runs themselves were deleted before.
+        All other runs with their name in `origins` are deleted as well, such as forks of these runs, also if the runs
+        themselves were deleted before. When it returns, no copy is left that the store can remove.
 
         Args:
             owner: The owner; "" for none.

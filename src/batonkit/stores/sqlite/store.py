@@ -273,6 +273,7 @@ class SQLiteStore(LeaseMethods):
         # Until none is left: a run may be forked meanwhile.
         while count := await self._delete_some(select, values):
             deleted += count
+        await self._retry_locked(self._file.checkpoint)
         return deleted
 
     async def _delete_some(self, select: str, values: Mapping[str, object]) -> int:
@@ -377,21 +378,21 @@ class SQLiteStore(LeaseMethods):
     async def _write(self, work: Work[T]) -> T:
         if self._group is not None:
             return await self._group.write(work)
-        return await self._retry_locked(self._file.write, work)
+        return await self._retry_locked(lambda: self._file.write(work))
 
     async def _fetch(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
         return await self._read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def _read(self, work: Work[T]) -> T:
-        return await self._retry_locked(self._file.read, work)
+        return await self._retry_locked(lambda: self._file.read(work))
 
-    async def _retry_locked(self, do: Callable[[Work[T]], T], work: Work[T]) -> T:
+    async def _retry_locked(self, do: Callable[[], T]) -> T:
         """Retry while another process has locked the file, without blocking other tasks."""
         deadline = time.monotonic() + self.timeout
         pause = 0.001
         while True:
             try:
-                return do(work)
+                return do()
             except StoreLockedError as locked:
                 if time.monotonic() >= deadline:
                     raise StoreError(*locked.args) from locked
