@@ -10,8 +10,11 @@ from typing import Literal
 import pytest
 from tests.waiting import until
 
+from batonkit import Agent, Runner
 from batonkit.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
+from batonkit.runs import read_summaries
 from batonkit.stores import RunFlags, SQLiteStore
+from batonkit.testing import ScriptedModel
 
 LINE = b'{"text":"' + b"x" * 500 + b'"}'
 
@@ -375,4 +378,24 @@ async def test_the_mode_of_a_file_that_exists_is_kept(path: Path) -> None:
     store = SQLiteStore(path)
     await store.create("r", [b"0"])
     assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o640}
+    await store.close()
+
+
+DAMAGED_NOTES: tuple[object, ...] = (1, 2.5, "text", b"", b"null", b"[1]", b"\xff\xfe", b'{"text":"\xf8"}')
+
+
+@pytest.mark.parametrize("damaged", DAMAGED_NOTES, ids=repr)
+async def test_damaged_notes_of_any_type_raise_store_errors_or_are_ignored(path: Path, damaged: object) -> None:
+    store = SQLiteStore(path)
+    runner = Runner(Agent("A", model=ScriptedModel(["Hello."], cycle=True)), store=store)
+    await runner.run("hi", thread="t", run_id="r")
+    await store.put_note("r", "mine", b"note")
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE notes SET note = ?", (damaged,))
+    again = Runner(Agent("A", model=ScriptedModel(["Hello."], cycle=True)), store=store)
+    with pytest.raises(StoreError, match="the summary of run `r` is damaged"):
+        await read_summaries(store, ["r"])
+    assert [message.content for message in await again.thread("t").messages()] == ["hi", "Hello."]
+    assert all(isinstance(note, bytes) for note in (await store.notes("r")).values())
     await store.close()

@@ -116,18 +116,18 @@ ON CONFLICT(run, name) DO UPDATE SET note = excluded.note
 DELETE FROM notes WHERE run = :run AND name = :name
 
 -- name: notes
--- Read the notes of a run, but not those of Baton itself, which may be large.
-SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = :run_id)
+-- Read the notes of a run, but not those of Baton itself, which may be large. The cast makes a damaged note come as bytes.
+SELECT name, CAST(note AS BLOB) FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = :run_id)
     AND name NOT LIKE 'baton.%' ORDER BY notes.number
 
 -- name: read_notes
 -- Read one note of each of several runs, whose ids are JSON.
-SELECT run_id, note FROM json_each(:run_ids) JOIN runs ON run_id = value
+SELECT run_id, CAST(note AS BLOB) FROM json_each(:run_ids) JOIN runs ON run_id = value
 JOIN notes ON run = runs.number AND name = :name
 
 -- name: thread_notes
 -- Read the runs of a thread, newest first, each with one note, in one statement for a whole page.
-SELECT run_id, runs.number, seq, note FROM runs LEFT JOIN notes ON run = runs.number AND name = :name
+SELECT run_id, runs.number, seq, CAST(note AS BLOB) FROM runs LEFT JOIN notes ON run = runs.number AND name = :name
 WHERE thread = :thread AND thread <> '' AND runs.number < :before ORDER BY runs.number DESC LIMIT :limit
 
 -- name: enqueue
