@@ -1,6 +1,6 @@
 """`python -m benchmarks.worker`: measure the workers of each engine on this machine.
 
-It prints a table, and fails if an engine misses one of its limits. Run it on a quiet machine; it takes about six
+It prints a table, and fails if an engine misses one of its limits. Run it on a quiet machine; it takes about seven
 minutes.
 """
 
