@@ -68,7 +68,7 @@ def fill(url: str, count: int, **shares: int) -> None:
             for row in rows(count, **shares):
                 copy.write_row(row)
         connection.execute(
-            """INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM baton_runs
+            """INSERT INTO baton_runnable SELECT number, owner, team, priority, wake_at FROM baton_runs
             WHERE (status = 'running' AND worker = '') OR (status = 'suspended' AND wake_at > 0)"""
         )
         connection.execute("VACUUM ANALYZE baton_runs")

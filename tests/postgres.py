@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
@@ -64,6 +66,15 @@ class PostgresAddress:
         with psycopg.connect(self.url, autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description is not None else []
+
+
+@asynccontextmanager
+async def locked_run(url: str, run_id: str) -> AsyncGenerator[None]:
+    """Lock the row of a run while a block runs, as a process does that stands still before its COMMIT."""
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("SELECT 1 FROM baton_runs WHERE run_id = %s FOR UPDATE", (run_id,))
+        yield
+        await connection.rollback()
 
 
 class PostgresServer(PostgresAddress):

@@ -31,11 +31,13 @@ def quote_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 
 
-def nearest(name: object, names: Iterable[str]) -> str:
+def nearest(name: object, names: Iterable[object]) -> str:
     """Suggest the nearest valid name as the end of an error message, or return ""."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, [*names], n=1) if isinstance(name, str) else []
+    # The keys of a mapping that a program passes may be anything.
+    texts = [each for each in names if isinstance(each, str)]
+    found = get_close_matches(name, texts, n=1) if isinstance(name, str) else []
     return f"; did you mean `{found[0]}`?" if found else ""
 
 

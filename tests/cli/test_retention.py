@@ -1,8 +1,10 @@
 """`baton runs expire` and `baton runs erase`."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,18 @@ def test_old_runs_are_archived_and_deleted(baton: Invoke) -> None:
     assert baton(*command, "--yes").exit_code != 0
     wrong = baton("runs", "expire", "--store", "runs.db", "--older-than", "30", "--yes")
     assert "'30' is not a duration; write 30d, 12h, 15m or 90s" in wrong.stderr
+
+
+def test_a_damaged_run_is_kept_and_named_and_the_exit_code_tells(baton: Invoke) -> None:
+    fill_store(days=31)
+    with closing(sqlite3.connect("runs.db")) as connection, connection:
+        connection.execute("UPDATE pieces SET lines = x'00' WHERE place = (SELECT min(place) FROM pieces)")
+    command = ("runs", "expire", "--store", "runs.db", "--older-than", "30d", "--archive", "old.jsonl.gz")
+    result = baton(*command, "--yes")
+    assert result.exit_code == 1
+    assert "kept run r0, which cannot be archived: " in result.stderr
+    assert result.stderr.endswith("deleted 2 runs\n")
+    assert (run_ids(), len(read_archive("old.jsonl.gz"))) == (["r0"], 2)
 
 
 def test_young_runs_are_kept(baton: Invoke) -> None:

@@ -298,6 +298,7 @@ def test_own_messages_as_dicts() -> None:
         ),
         ({"role": "user", "contents": "x"}, "content is missing; did you write `contents` instead?"),
         ({"rol": "user", "content": "x"}, "role is missing; did you write `rol` instead?"),
+        ({None: 1}, "role is missing"),
         ({"role": "user", "content": [{"type": "image_ulr"}]}, "content[0].type is 'image_ulr'; use one of `text`, "),
         ({"role": "user", "content": [{"text": "x"}]}, "content[0].type is missing"),
         ({"role": "user", "content": ["x"]}, "content[0] is 'x'; give a dict"),

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from tests.runs.recording_store import RecordingStore, get_record, load_events
 
 from batonkit import Agent, AgentContext, RunContext, Runner, agent, tool
-from batonkit.errors import AnswerError
+from batonkit.errors import AnswerError, NotEncodableError
 from batonkit.log import InterruptAnswered
 from batonkit.messages import ToolMessage
 from batonkit.testing import ScriptedModel, call
@@ -188,3 +188,26 @@ async def test_a_wrong_id_for_an_approval_names_the_open_one() -> None:
     stopped = await runner.run("hi")
     with pytest.raises(AnswerError, match=r"To answer by interrupt id, use the id of the open one: '1/m1.0/ask1'"):
         await runner.resume(stopped.run_id, {"foo": True})
+
+
+@pytest.mark.parametrize("reason", ["half\ud800", "\udfff"])
+@pytest.mark.parametrize("is_background", [False, True], ids=["resume", "answer"])
+async def test_an_approval_that_cannot_be_stored_is_refused_and_the_question_stays_open(
+    reason: str, is_background: bool
+) -> None:
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    store = RecordingStore()
+    model = ScriptedModel([call("pay", amount=5), "Done."])
+    runner = Runner(Agent("A", model=model, tools=[pay]), store=store)
+    await runner.run("pay", run_id="r")
+    before = await get_record(store, "r")
+    answer = runner.runs.answer if is_background else runner.resume
+    with pytest.raises(NotEncodableError, match="which cannot be written to the log"):
+        await answer("r", {"approved": False, "reason": reason})
+    after = await get_record(store, "r")
+    assert (after.status, after.seq, after.is_leased) == ("suspended", before.seq, False)
+    assert (await runner.resume("r", True)).status == "completed"

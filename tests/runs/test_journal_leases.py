@@ -228,6 +228,25 @@ async def test_a_late_renewal_does_not_affect_a_finished_run() -> None:
     assert after == ["continued"]
 
 
+async def test_a_run_that_another_process_has_locked_keeps_its_lease_and_continues() -> None:
+    class Locked(RecordingStore):
+        """A store whose runs cannot be renewed while another process has locked them."""
+
+        is_locked = True
+
+        async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+            renewed = await super().renew(leases, ttl=ttl)
+            return {} if self.is_locked else renewed
+
+    store, waiting = Locked(), WaitingTool()
+    running = asyncio.create_task(waiting.runner(store).run("hi"))
+    await until(lambda: running.done() or store.seen.qsize() >= 3)
+    assert not running.done()
+    store.is_locked = False
+    waiting.go.set()
+    assert (await running).status == "completed"
+
+
 async def test_consecutive_runs_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     timers, store, waiting = Timers(monkeypatch), RecordingStore(), WaitingTool()
     runner = waiting.runner(store)

@@ -5,12 +5,16 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.waiting import until
 
+from batonkit import Agent, Runner
 from batonkit.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
+from batonkit.runs import read_summaries
 from batonkit.stores import RunFlags, SQLiteStore
+from batonkit.testing import ScriptedModel
 
 LINE = b'{"text":"' + b"x" * 500 + b'"}'
 
@@ -325,4 +329,73 @@ async def test_damaged_origins_are_reported(path: Path, damaged: object) -> None
     store = SQLiteStore(path)
     with pytest.raises(StoreError, match="the record of run `run0` is damaged"):
         await store.record("run0")
+    await store.close()
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+async def test_nothing_of_an_erased_owner_is_left_in_the_files(
+    path: Path, durability: Literal["process", "power"]
+) -> None:
+    store = SQLiteStore(path, durability=durability)
+    for number in range(20):
+        await store.create(f"r{number}", [b"quokka" * 2000], owner="ada", notes={"n": b"quokka"})
+        await store.create(f"s{number}", [b"wombat"], owner="bob")
+    assert any(b"quokka" in file.read_bytes() for file in path.parent.iterdir())
+    assert await store.erase(owner="ada") == 20
+    assert not [file.name for file in path.parent.iterdir() if b"quokka" in file.read_bytes()]
+    assert list(await store.load("s7")) == [b"wombat"]
+    await store.close()
+
+
+async def test_erasing_while_another_process_reads_says_that_copies_are_left(path: Path) -> None:
+    store = SQLiteStore(path, timeout=0.1)
+    await store.create("r", [b"quokka"], owner="ada")
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM pieces").fetchall()
+        with pytest.raises(StoreError, match="the runs are deleted, but copies stay in the -wal file"):
+            await store.erase(owner="ada")
+        assert await store.record("r") is None
+    assert await store.erase(owner="ada") == 0
+    assert not [file.name for file in path.parent.iterdir() if b"quokka" in file.read_bytes()]
+    await store.close()
+
+
+async def test_new_files_can_be_read_by_their_owner_only(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.create("r", [b"0"])
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
+        "runs.db": 0o600,
+        "runs.db-wal": 0o600,
+        "runs.db-shm": 0o600,
+    }
+    await store.close()
+
+
+async def test_the_mode_of_a_file_that_exists_is_kept(path: Path) -> None:
+    path.touch()
+    path.chmod(0o640)
+    store = SQLiteStore(path)
+    await store.create("r", [b"0"])
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o640}
+    await store.close()
+
+
+DAMAGED_NOTES: tuple[object, ...] = (1, 2.5, "text", b"", b"null", b"[1]", b"\xff\xfe", b'{"text":"\xf8"}')
+
+
+@pytest.mark.parametrize("damaged", DAMAGED_NOTES, ids=repr)
+async def test_damaged_notes_of_any_type_raise_store_errors_or_are_ignored(path: Path, damaged: object) -> None:
+    store = SQLiteStore(path)
+    runner = Runner(Agent("A", model=ScriptedModel(["Hello."], cycle=True)), store=store)
+    await runner.run("hi", thread="t", run_id="r")
+    await store.put_note("r", "mine", b"note")
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE notes SET note = ?", (damaged,))
+    again = Runner(Agent("A", model=ScriptedModel(["Hello."], cycle=True)), store=store)
+    with pytest.raises(StoreError, match="the summary of run `r` is damaged"):
+        await read_summaries(store, ["r"])
+    assert [message.content for message in await again.thread("t").messages()] == ["hi", "Hello."]
+    assert all(isinstance(note, bytes) for note in (await store.notes("r")).values())
     await store.close()

@@ -1,7 +1,9 @@
 """The conformance suite of stores finds what it is for: each broken store here fails the check for its fault."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Unpack
 
@@ -19,6 +21,7 @@ from batonkit.stores import (
     RecordPage,
     RunFilters,
     RunFlags,
+    RunRecord,
     RunStatus,
     Store,
     WaitingMessage,
@@ -198,6 +201,23 @@ class RenewsReleasedLeases(MemoryStore):
         return await super().renew(leases, ttl=ttl)
 
 
+class WaitsForLockedRuns(MemoryStore):
+    """Renews all leases in one step, which waits for the run that is locked until it gives up."""
+
+    locked = ""
+
+    @asynccontextmanager
+    async def lock_run(self, run_id: str) -> AsyncGenerator[None]:
+        self.locked = run_id
+        yield
+        self.locked = ""
+
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        if self.locked in {lease.run_id for lease in leases}:
+            return {}
+        return await super().renew(leases, ttl=ttl)
+
+
 class AcceptsEveryCancelRequest(MemoryStore):
     async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
         await super().request_cancel(run_id, when)
@@ -282,15 +302,33 @@ class NotesAsRuns(MemoryStore):
 
 
 class KeepsOldNotes(MemoryStore):
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         notes = await self.notes(run_id)
-        was_there = await super().delete(run_id)
+        was_there = await super().delete(run_id, fence=fence)
         self._notes[run_id] = {**notes}
         return was_there
 
 
+class LooksAtTheOldest(MemoryStore):
+    """Applies the limit of each owner to the oldest runs only."""
+
+    async def runnable(self, *, per_owner: int | None = None, driven: Any = None, **options: Any) -> Any:
+        counts = Counter[str](driven)
+        found: list[RunRecord] = []
+        for record in await super().runnable(**options):
+            if per_owner is None or not record.owner or counts[record.owner] < per_owner:
+                counts[record.owner] += 1
+                found.append(record)
+        return found
+
+
+class DeletesOnAnyFence(MemoryStore):
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
+        return await super().delete(run_id)
+
+
 class ForgetsNothing(MemoryStore):
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         return await self.record(run_id) is not None
 
 
@@ -387,6 +425,9 @@ BROKEN: dict[type[MemoryStore], str] = {
     ReleasesInASecondStep: "a_suspended_run_can_be_acquired_at_once",
     ReleasesBeforeTheCancellation: "a_suspended_run_can_be_acquired_at_once",
     RenewsReleasedLeases: "a_released_lease_is_not_renewed",
+    WaitsForLockedRuns: "a_locked_run_does_not_delay_the_leases_of_others",
+    LooksAtTheOldest: "runs_of_all_owners_are_found_with_a_limit_for_each",
+    DeletesOnAnyFence: "a_run_is_deleted_on_the_fence",
     AcceptsEveryCancelRequest: "a_cancel_request_is_kept",
     PagesByNumber: "pages_are_stable_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",

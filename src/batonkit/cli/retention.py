@@ -41,20 +41,27 @@ def parse_duration(text: str) -> float:
 )
 @click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
 @options.debug
-def expire(store: str, older_than: float, status: tuple[Any, ...], archive: Path | None, yes: bool) -> None:
+def expire(store: str, older_than: float, status: tuple[Any, ...], archive: Path | None, yes: bool) -> int | None:
     """Delete runs whose status has not changed for some time.
+
+    Runs that cannot be archived because their log is damaged are kept and listed; the exit code is then 1.
 
     \b
     Example:
       baton runs expire --store runs.db --older-than 30d --archive 2026-05.jsonl.gz --yes
     """
-    from ..stores.retention import expire_runs
+    from ..stores.retention import ExpiredRuns, expire_runs
 
-    async def delete(opened: FullStore) -> int:
+    async def delete(opened: FullStore) -> ExpiredRuns:
         return await expire_runs(opened, older_than, status=status or FINISHED_STATUSES, archive=archive)
 
-    if _confirm("delete all runs that are older?", yes=yes):
-        write(f"deleted {_count(with_store(store, delete))}", err=True)
+    if not _confirm("delete all runs that are older?", yes=yes):
+        return None
+    expired = with_store(store, delete)
+    for run_id, problem in expired.damaged.items():
+        write(f"kept run {run_id}, which cannot be archived: {problem}", err=True)
+    write(f"deleted {_count(expired.deleted)}", err=True)
+    return 1 if expired.damaged else None
 
 
 @click.command()

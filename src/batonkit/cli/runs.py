@@ -86,7 +86,7 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: 
             **(await opened.read_notes(failed, PARKED_NOTE) if failed else {}),
         }
         costs = await _read_usage(opened, [one.run_id for one in records[:limit]]) if cost else {}
-        return records, {run_id: note.decode() for run_id, note in notes.items()}, costs
+        return records, {run_id: note.decode(errors="replace") for run_id, note in notes.items()}, costs
 
     found, reasons, costs = with_store(store, read)
     records = found[:limit]

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, LiteralString
 
-from msgspec import convert
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
-from ..errors import InboxFullError, MessageGoneError, ThreadBusyError
+from ..errors import InboxFullError, MessageGoneError, StoreError, ThreadBusyError
 from .store import CancelRequest, InboxState, RunRecord, WaitingMessage, WaitMode
 
 _STRENGTH: dict[CancelRequest, int] = {"": 0, "after_turn": 1, "after_response": 2, "now": 3}
@@ -74,5 +74,8 @@ def after_enqueue(record: RunRecord, state: InboxState, mode: WaitMode) -> RunRe
 
 
 def row_to_message(row: Sequence[Any]) -> WaitingMessage:
-    """Convert a row of `INBOX_COLUMNS` to a message."""
-    return convert(dict(zip(_NAMES, row, strict=True)), WaitingMessage)
+    """Convert a row of `INBOX_COLUMNS` to a message. Raises StoreError if it is damaged."""
+    try:
+        return convert(dict(zip(_NAMES, row, strict=True)), WaitingMessage)
+    except ValidationError as problem:
+        raise StoreError(f"the waiting message `{row[0]}` is damaged: {problem}") from problem

@@ -15,6 +15,7 @@ from . import records
 from .records import Append, LeaseMethods, NewLog
 from .store import (
     FINISHED_STATUSES,
+    NOTHING_DRIVEN,
     InboxState,
     Lease,
     RecordPage,
@@ -130,14 +131,20 @@ class RunsInMemory(LeaseMethods):
             return records.select_page(query, self._all())
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
         await self._open()
         now = self._clock()
         with self._lock:
             found = [record for record in self._all() if records.is_runnable(record, teams, reader, now)]
-        return sorted(found, key=records.runnable_order)[:limit]
+        return records.first_runnable(found, limit=limit, per_owner=per_owner, driven=driven)
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Set or remove a note; see `SupportsNotes.put_note`."""
@@ -175,11 +182,13 @@ class RunsInMemory(LeaseMethods):
                 RunNote(run.run_id, run.number, run.seq, self._notes.get(run.run_id, {}).get(name)) for run in earlier
             ]
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run; see `Store.delete`."""
         await self._open()
         with self._lock:
-            is_deleted = self._delete_run(run_id)
+            record = self._records.get(run_id)
+            is_acquired = record is not None and fence is not None and record.fence != fence
+            is_deleted = not is_acquired and self._delete_run(run_id)
         await self._save(run_id)
         return is_deleted
 

@@ -1,6 +1,8 @@
 """Code that all stores share: record transitions, lease methods, queries and pages, table rows, packed lines."""
 
+import asyncio
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
@@ -150,6 +152,21 @@ def runnable_order(record: RunRecord) -> tuple[int, int]:
     return -record.priority, record.number
 
 
+def first_runnable(
+    records: Iterable[RunRecord], *, limit: int, per_owner: int | None, driven: Mapping[str, int]
+) -> Sequence[RunRecord]:
+    """Return the runnable runs that `runnable` returns of all of them."""
+    first: list[RunRecord] = []
+    counts = Counter(driven)
+    for record in sorted(records, key=runnable_order):
+        if len(first) == limit:
+            break
+        if per_owner is None or not record.owner or counts[record.owner] < per_owner:
+            counts[record.owner] += 1
+            first.append(record)
+    return first
+
+
 def check_previous(thread: str, last: str, previous: str | None) -> str:
     """Return the last run of a thread. Raises ThreadBusyError if it is not the expected one."""
     if previous is not None and previous != last:
@@ -293,6 +310,12 @@ def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
     return replace(record, origins=tuple(dict.fromkeys(known)))
 
 
+def origins_after(previous: RunRecord, *, owner: str, thread: str) -> tuple[str, ...]:
+    """Return the `origins` of a run that follows another one, whose data it may hold."""
+    own = origins_of(owner, thread)
+    return tuple([origin for origin in (*previous.origins, *origins_of(previous.owner, "")) if origin not in own])
+
+
 def erased_origin(owner: str, thread: str) -> str:
     """Return the origin of the forks to erase. Raises SetupError unless one name is given."""
     if bool(owner) == bool(thread):
@@ -409,7 +432,7 @@ def select_page(query: RunQuery, records: Iterable[RunRecord]) -> RecordPage:
 
 
 async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIterator[RunRecord]:
-    """Iterate over the records of all pages.
+    """Iterate over the records of all pages; other tasks run between two pages.
 
     Args:
         store: The store to list.
@@ -424,6 +447,8 @@ async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIter
         if not page.next_cursor:
             return
         query["cursor"] = page.next_cursor
+        # Some stores answer without waiting, and the leases of live runs must be renewed meanwhile.
+        await asyncio.sleep(0)
 
 
 def _parse_cursor(cursor: str, parts: int) -> Position:

@@ -1,19 +1,19 @@
 """Retention: delete runs that ended long ago, after writing them to an archive."""
 
+import asyncio
 import gzip
 import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 
-from ..errors import RunConflictError, RunNotFoundError, SetupError
+from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError
 from .parts import with_all_parts
 from .records import check_statuses, iter_records
-from .store import FINISHED_STATUSES, SUMMARY_NOTE, FullStore, RunRecord, RunStatus, Store
+from .store import FINISHED_STATUSES, SUMMARY_NOTE, FullStore, Lease, RunRecord, RunStatus, Store
 
 _BATCH = 100
 _LEASE_SECONDS = 60.0
@@ -30,11 +30,22 @@ class ArchivedRun(Struct, frozen=True):
     """Its notes, in base64."""
 
 
+class ExpiredRuns(Struct, frozen=True):
+    """The outcome of `expire_runs`."""
+
+    deleted: int = 0
+    """The number of deleted runs."""
+    damaged: Mapping[str, str] = {}
+    """Runs that could not be archived and were kept: what is wrong with each, by run id."""
+
+
+_decoder = msgspec.json.Decoder(ArchivedRun)
+
+
 def read_archive(path: str | os.PathLike[str]) -> "list[ArchivedRun]":
     """Read an archive."""
-    decoder = msgspec.json.Decoder(ArchivedRun)
     with gzip.open(path, "rb") as file:
-        return [decoder.decode(line) for line in file]
+        return [_decoder.decode(line) for line in file]
 
 
 async def expire_runs(
@@ -43,28 +54,31 @@ async def expire_runs(
     *,
     status: Collection[RunStatus] = FINISHED_STATUSES,
     archive: str | os.PathLike[str] | None = None,
-) -> int:
+) -> ExpiredRuns:
     """Delete runs whose status has not changed for some time, after writing them to an archive.
 
-    A run is deleted only once the archive is on disk. Runs that a worker holds are kept.
-
-    Returns:
-        The number of deleted runs.
+    A run is deleted only once the archive is on disk, and if no one has changed it since it was copied. Runs that a
+    worker holds are kept, and so are runs whose log is damaged.
 
     Raises:
         SetupError: The archive exists.
     """
     if archive is None:
-        return await with_all_parts(store).expire(older_than, status=status)
+        return ExpiredRuns(await with_all_parts(store).expire(older_than, status=status))
     until = await store.now() - older_than
-    deleted = 0
     try:
-        with Path(archive).open("xb") as raw, gzip.open(raw, "wb") as packed:  # noqa: ASYNC230 - small batches.
+        with open(archive, "xb", opener=_open_private) as file:  # noqa: ASYNC230 - only the writes take long
+            archiver = _Archiver(with_all_parts(store), until, file)
             async for batch in _batches(store, until, check_statuses(status)):
-                deleted += await _archive_batch(with_all_parts(store), batch, until, raw, packed)
+                await archiver.archive(batch)
     except FileExistsError:
         raise SetupError(f"the archive `{os.fspath(archive)}` exists; choose another file") from None
-    return deleted
+    return ExpiredRuns(archiver.deleted, archiver.damaged)
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Create a file for this user only, like that of an SQLite store."""
+    return os.open(path, flags, 0o600)
 
 
 async def _batches(store: Store, until: float, status: Collection[RunStatus]) -> AsyncIterator[Sequence[RunRecord]]:
@@ -79,29 +93,72 @@ async def _batches(store: Store, until: float, status: Collection[RunStatus]) ->
         yield batch
 
 
-async def _archive_batch(
-    store: FullStore, batch: Sequence[RunRecord], until: float, raw: IO[bytes], packed: gzip.GzipFile
-) -> int:
-    """Write runs to the archive, and delete those that no one has changed meanwhile."""
-    archived: list[str] = []
-    for known in batch:
+class _Archiver:
+    """Writes batches of runs to a file, and deletes those that no one has changed meanwhile."""
+
+    def __init__(self, store: FullStore, until: float, file: IO[bytes]) -> None:
+        self.deleted = 0
+        self.damaged: dict[str, str] = {}
+        self._store = store
+        self._until = until
+        self._file = file
+        self._worker = f"archive {uuid4().hex}"
+        self._leases: dict[str, Lease] = {}
+        """The leases of the runs that were copied and not deleted yet."""
+
+    async def archive(self, batch: Sequence[RunRecord]) -> None:
+        """Write a batch, wait for the disk, and delete its runs."""
+        # Each batch is complete in itself, so that a crash damages none that was deleted.
+        with gzip.GzipFile(fileobj=self._file, mode="wb") as member:
+            for known in batch:
+                content = await self._copy(known)
+                if content is not None:
+                    await asyncio.to_thread(member.write, content)
+                    await self._renew_leases()
+        await asyncio.to_thread(self._sync)
+        for lease in self._leases.values():
+            # A worker that took the lease over may have continued the run.
+            self.deleted += await self._store.delete(lease.run_id, fence=lease.fence)
+        self._leases.clear()
+
+    async def _copy(self, known: RunRecord) -> bytes | None:
+        """Acquire a run and return its line of the archive; None if the run is kept."""
         try:
-            # With the lease, so that no worker resumes the run between the copy and its deletion.
-            lease = await store.acquire(known.run_id, f"archive {uuid4().hex}", ttl=_LEASE_SECONDS)
+            # So that no worker resumes the run between the copy and its deletion.
+            lease = await self._store.acquire(known.run_id, self._worker, ttl=_LEASE_SECONDS)
         except (RunConflictError, RunNotFoundError):
-            continue
-        record = await store.record(known.run_id)
-        if record is None or record.status != known.status or record.changed_at >= until:
-            await store.release(lease)
-            continue
-        notes = dict(await store.notes(record.run_id))
-        summary = (await store.read_notes([record.run_id], SUMMARY_NOTE)).get(record.run_id)
+            return None
+        content = await self._read(known)
+        if content is None:
+            await self._store.release(lease)
+        else:
+            self._leases[lease.run_id] = lease
+        return content
+
+    async def _read(self, known: RunRecord) -> bytes | None:
+        record = await self._store.record(known.run_id)
+        if record is None or record.status != known.status or record.changed_at >= self._until:
+            return None
+        notes = dict(await self._store.notes(record.run_id))
+        summary = (await self._store.read_notes([record.run_id], SUMMARY_NOTE)).get(record.run_id)
         if summary is not None:
             notes[SUMMARY_NOTE] = summary
-        lines = [msgspec.Raw(line) for line in await store.load(record.run_id)]
-        packed.write(msgspec.json.encode(ArchivedRun(record, lines, notes)) + b"\n")
-        archived.append(record.run_id)
-    packed.flush()
-    raw.flush()
-    os.fsync(raw.fileno())
-    return sum([await store.delete(run_id) for run_id in archived])
+        try:
+            lines = [msgspec.Raw(line) for line in await self._store.load(record.run_id)]
+            content = msgspec.json.encode(ArchivedRun(record, lines, notes))
+            # A line that is not JSON would make the whole archive unreadable.
+            _decoder.decode(content)
+        except (LogError, msgspec.MsgspecError, UnicodeError) as problem:
+            self.damaged[record.run_id] = str(problem)
+            return None
+        return content + b"\n"
+
+    async def _renew_leases(self) -> None:
+        """Renew the leases once a third of their time is over; those that are lost are not deleted."""
+        oldest = min(lease.until for lease in self._leases.values())
+        if oldest - await self._store.now() < _LEASE_SECONDS * 2 / 3:
+            self._leases = dict(await self._store.renew([*self._leases.values()], ttl=_LEASE_SECONDS))
+
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())

@@ -19,6 +19,7 @@ store may have in addition. Every store guarantees:
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from msgspec import Struct
@@ -43,6 +44,9 @@ THREAD_NOTE = "baton.thread"
 """The name of the note with what later runs of its thread need of a run, and the number of lines that it covers."""
 INTERNAL_NOTES = "baton."
 """The prefix of the names of notes that `SupportsNotes.notes` leaves out."""
+
+NOTHING_DRIVEN: Mapping[str, int] = MappingProxyType({})
+"""The runs of each owner that a worker drives which drives none."""
 
 CancelWhen: TypeAlias = Literal["now", "after_response", "after_turn"]
 """When a run is to be cancelled, the earliest first."""
@@ -133,7 +137,10 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     reader: int = 1
     """The version that a reader of its log must have: the newest `READER_VERSION` of its writers."""
     origins: tuple[str, ...] = ()
-    """The owners and threads of the runs that a fork descends from: `owner:NAME`, `thread:ID`."""
+    """The owners and threads whose data the run may hold besides its own: `owner:NAME`, `thread:ID`.
+
+    These are the ones of the runs that a fork descends from, and other owners of earlier runs of its thread.
+    """
 
 
 class RunFilters(TypedDict, total=False):
@@ -234,7 +241,7 @@ class CreateOptions(TypedDict, total=False):
     forked_from: str
     """The run that it is a copy of, whose `origins`, owner and thread become its `origins`."""
     origins: tuple[str, ...]
-    """More `origins`, for a copy of a run that is not in the store."""
+    """More `origins`: of the earlier runs of its thread, and of a run that is not in the store if it is a copy."""
     notes: Mapping[str, bytes]
     """Notes to write in the same transaction; see `SupportsNotes`."""
 
@@ -340,14 +347,15 @@ class Store(Protocol):
         """
         ...
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run.
 
         Args:
             run_id: The run.
+            fence: Delete it only if its lease has not been acquired since it had this fence; not checked by default.
 
         Returns:
-            Whether it existed.
+            Whether it was deleted.
         """
         ...
 
@@ -368,12 +376,16 @@ class Store(Protocol):
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Extend leases, also expired ones, in as few statements as possible.
 
+        A run that another process has locked never delays the leases of other runs.
+
         Args:
             leases: The leases; at most one per run.
             ttl: Seconds from now until they expire.
 
         Returns:
             The renewed leases by run id. A lease that was released or acquired since, or whose run is gone, is missing.
+            So is one that cannot be renewed yet because another process has locked the run; the run's record still
+            has its fence.
         """
         ...
 
@@ -397,7 +409,13 @@ class Store(Protocol):
         ...
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs that a worker should drive now.
 
@@ -410,6 +428,10 @@ class Store(Protocol):
             teams: Only runs of these teams; runs of all teams by default.
             limit: The maximum number of runs.
             reader: The version of the worker: runs with a newer `reader` are left out.
+            per_owner: The maximum number of runs of one owner, together with those in `driven`; no maximum by default.
+                Runs without an owner are not limited by it. However many runs of one owner wait, those of others are
+                found, and as fast.
+            driven: The number of runs of each owner that the caller drives already.
         """
         ...
 
@@ -572,7 +594,8 @@ class SupportsRetention(Protocol):
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete all runs, also those in progress, and messages of an owner or a thread.
 
-        Forks of such runs are deleted as well, also if the runs themselves were deleted before.
+        All other runs with their name in `origins` are deleted as well, such as forks of these runs, also if the runs
+        themselves were deleted before. When it returns, no copy is left that the store can remove.
 
         Args:
             owner: The owner; "" for none.

@@ -56,7 +56,7 @@ class DeathCounter:
         """Count the death of a run's last worker once; return the deaths since the log grew."""
         try:
             return await self._count(record)
-        except (StoreError, RunNotFoundError, msgspec.MsgspecError):
+        except (StoreError, RunNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             _logger.warning("could not count the dead workers of run `%s`", record.run_id, exc_info=True)
             return 0
 

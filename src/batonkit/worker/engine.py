@@ -1,6 +1,6 @@
 """The protocol of engines: what they tell workers, and what workers answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -41,6 +41,11 @@ class RunDriver(Protocol):
     @property
     def free(self) -> int:
         """The number of runs that it could take now."""
+        ...
+
+    @property
+    def driven(self) -> Mapping[str, int]:
+        """The number of runs of each owner that it drives now."""
         ...
 
     def accepts(self, record: RunRecord) -> bool:

@@ -1,7 +1,6 @@
 """Limits on the number of runs that are driven at once."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -23,17 +22,16 @@ class Concurrency(Struct, frozen=True):
         check_positive("Concurrency(per_owner=…)", self.per_owner)
         check_positive("Concurrency(total=…)", self.total)
 
-    def admits(self, owner: str, driven: Iterable[str]) -> bool:
+    def admits(self, owner: str, driven: Mapping[str, int]) -> bool:
         """Return whether another run of an owner may be driven.
 
         Args:
             owner: The owner of the run.
-            driven: The owners of the runs that are driven now, one for each run.
+            driven: The number of runs of each owner that are driven now.
         """
-        counts = Counter(driven)
-        if self.total is not None and counts.total() >= self.total:
+        if self.total is not None and sum(driven.values()) >= self.total:
             return False
-        return self.per_owner is None or not owner or counts[owner] < self.per_owner
+        return self.per_owner is None or not owner or driven.get(owner, 0) < self.per_owner
 
 
 NO_LIMITS = Concurrency()

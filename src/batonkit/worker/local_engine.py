@@ -50,7 +50,14 @@ class LocalEngine:
         repository = driver.runner._repository
         interval = min(self._interval, repository.ttl / 3)
         self._recovery = RecoveryLoop(
-            repository, take, driver.failures, interval=interval, teams=driver.teams, free=lambda: driver.free
+            repository,
+            take,
+            driver.failures,
+            interval=interval,
+            teams=driver.teams,
+            free=lambda: driver.free,
+            per_owner=driver.limits.per_owner,
+            driven=lambda: driver.driven,
         )
         await asyncio.wait([self._recovery.start()])
         while deliveries:

@@ -210,8 +210,15 @@ class PostgresEngine:
                 }
                 await self._execute(_OFFER, values)
 
-        # Runs of all teams: another worker's may be the ones without a job.
-        recovery = RecoveryLoop(repository, offer, FailedAttempts(self._store), interval=_SWEEP_INTERVAL)
+        # Only runs of its own teams, so that those that no worker drives do not hide others.
+        recovery = RecoveryLoop(
+            repository,
+            offer,
+            FailedAttempts(self._store),
+            interval=_SWEEP_INTERVAL,
+            teams=driver.teams,
+            per_owner=driver.limits.per_owner,
+        )
         watching = asyncio.create_task(self._watch(recovery))
         try:
             await recovery.run()

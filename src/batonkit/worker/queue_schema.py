@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 from ..errors import SetupError
 from ..stores.sql_files import read_sql
 
-LAYOUT = 1
+LAYOUT = 2
 """The layout of this schema; raise it with every change of it, and of procrastinate's own schema."""
 TASK = "baton.drive"
 """The name of procrastinate's task."""

@@ -1,4 +1,4 @@
--- The queue of one store: tables and functions beside procrastinate's, layout 1.
+-- The queue of one store: tables and functions beside procrastinate's, layout 2.
 -- {queue} is the schema of the queue and {store} that of the store; the other names in braces are constants.
 
 CREATE TABLE {queue}.baton_settings(
@@ -25,19 +25,26 @@ LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
         priority = excluded.priority, queue_name = excluded.queue_name
 $$;
 
--- Count the runs with a live lease, and those with a job that is about to get one; of all owners for NULL. The job of a
--- run that has just been driven is left out, as is that of the run that asks. Their leases are not: a second job of a
--- run ends at once while the first one drives it.
+-- The runs that are driven, or about to be: those with a job, and those with a live lease, which the indexes find for
+-- one owner. A run may be here twice.
+CREATE VIEW {queue}.baton_busy_runs AS
+    SELECT queueing_lock AS run_id, args ->> 'owner' AS owner, true AS is_job FROM {queue}.procrastinate_jobs
+    WHERE status IN ('todo', 'doing') AND (scheduled_at IS NULL OR scheduled_at <= clock_timestamp())
+    UNION ALL
+    SELECT run_id, owner, false FROM {store}.baton_runs WHERE status = 'running' AND worker <> ''
+        AND lease_until > extract(epoch FROM clock_timestamp());
+
+-- Count the busy runs, of all owners for NULL. The job of a run that has just been driven is left out, as is that of the
+-- run that asks. Their leases are not: a second job of a run ends at once while the first one drives it.
 CREATE FUNCTION {queue}.baton_busy(an_owner text, besides text[]) RETURNS bigint
-LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
-    SELECT count(*) FROM (
-        SELECT queueing_lock FROM procrastinate_jobs
-        WHERE status IN ('todo', 'doing') AND (scheduled_at IS NULL OR scheduled_at <= clock_timestamp())
-            AND (an_owner IS NULL OR args ->> 'owner' = an_owner) AND queueing_lock <> ALL(besides)
-        UNION
-        SELECT run_id FROM {store}.baton_runs WHERE status = 'running' AND worker <> ''
-            AND (an_owner IS NULL OR owner = an_owner) AND lease_until > extract(epoch FROM clock_timestamp())
-    ) AS busy
+LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
+BEGIN
+    IF an_owner IS NULL THEN
+        RETURN (SELECT count(DISTINCT run_id) FROM baton_busy_runs WHERE NOT (is_job AND run_id = ANY(besides)));
+    END IF;
+    RETURN (SELECT count(DISTINCT run_id) FROM baton_busy_runs
+        WHERE owner = an_owner AND NOT (is_job AND run_id = ANY(besides)));
+END
 $$;
 
 -- Add a job unless the limits are reached; return whether it was added. The lock of all owners comes before that of
@@ -66,7 +73,44 @@ BEGIN
 END
 $$;
 
--- Add jobs for waiting runs that the limits kept out, as far as they allow.
+-- The first waiting runs without a job, at most `most` of them; of all owners for NULL.
+CREATE FUNCTION {queue}.baton_first_waiting(an_owner text, most integer)
+RETURNS TABLE(run_id text, owner text, team text, priority integer, run bigint)
+LANGUAGE plpgsql STABLE SET search_path = {queue}, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF an_owner IS NULL THEN
+        RETURN QUERY SELECT r.run_id, q.owner, q.team, q.priority, q.run
+            FROM {store}.baton_runnable q JOIN {store}.baton_runs r ON r.number = q.run
+            WHERE q.wake_at = 0 AND NOT EXISTS (
+                SELECT 1 FROM procrastinate_jobs j WHERE j.queueing_lock = r.run_id AND j.status = 'todo')
+            ORDER BY q.priority DESC, q.run LIMIT most;
+    ELSE
+        RETURN QUERY SELECT r.run_id, q.owner, q.team, q.priority, q.run
+            FROM {store}.baton_runnable q JOIN {store}.baton_runs r ON r.number = q.run
+            WHERE q.owner = an_owner AND q.wake_at = 0 AND NOT EXISTS (
+                SELECT 1 FROM procrastinate_jobs j WHERE j.queueing_lock = r.run_id AND j.status = 'todo')
+            ORDER BY q.priority DESC, q.run LIMIT most;
+    END IF;
+END
+$$;
+
+-- The owners of waiting runs that have fewer busy runs than the limit for each, found in the index one after the other.
+CREATE FUNCTION {queue}.baton_free_owners(per_owner integer, besides text) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = {queue}, pg_temp AS $$
+    WITH RECURSIVE owners(name) AS (
+        SELECT min(owner) FROM {store}.baton_runnable
+        UNION ALL
+        SELECT (SELECT min(owner) FROM {store}.baton_runnable WHERE owner > name) FROM owners WHERE name IS NOT NULL
+    ), busy AS (
+        SELECT owner, count(DISTINCT run_id) AS runs FROM baton_busy_runs WHERE NOT (is_job AND run_id = besides)
+        GROUP BY owner)
+    SELECT name FROM owners LEFT JOIN busy ON owner = name
+    WHERE name IS NOT NULL AND (name = '' OR coalesce(runs, 0) < per_owner)
+$$;
+
+-- Add jobs for waiting runs that the limits kept out, as far as they allow. It reads as many of them as may be driven at
+-- once, however many wait.
 CREATE FUNCTION {queue}.baton_admit(an_owner text, besides text) RETURNS void
 LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
 DECLARE
@@ -74,20 +118,26 @@ DECLARE
     waiting record;
 BEGIN
     SELECT per_owner, total INTO most FROM baton_settings;
-    IF most.per_owner IS NULL AND most.total IS NULL THEN
-        RETURN;
+    IF most.total IS NULL THEN
+        -- A run without an owner has had its job since it waits.
+        FOR waiting IN SELECT * FROM baton_first_waiting(an_owner, most.per_owner) WHERE an_owner <> '' LOOP
+            EXIT WHEN NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority, besides);
+        END LOOP;
+    ELSIF most.per_owner IS NULL THEN
+        FOR waiting IN SELECT * FROM baton_first_waiting(NULL, most.total) LOOP
+            EXIT WHEN NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority, besides);
+        END LOOP;
+    ELSE
+        FOR waiting IN
+            SELECT w.* FROM baton_free_owners(most.per_owner, besides) AS free(name),
+                LATERAL baton_first_waiting(name, most.total) AS w
+            ORDER BY w.priority DESC, w.run
+        LOOP
+            IF NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority, besides) THEN
+                EXIT WHEN baton_busy(NULL, ARRAY[besides]) >= most.total;
+            END IF;
+        END LOOP;
     END IF;
-    FOR waiting IN
-        SELECT r.run_id, r.owner, q.team, q.priority
-        FROM {store}.baton_runnable q JOIN {store}.baton_runs r ON r.number = q.run
-        WHERE q.wake_at = 0 AND (most.total IS NOT NULL OR r.owner = an_owner) AND NOT EXISTS (
-            SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = r.run_id AND status = 'todo')
-        ORDER BY q.priority DESC, q.run
-    LOOP
-        IF NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority, besides) THEN
-            EXIT WHEN most.total IS NULL OR baton_busy(NULL, ARRAY[besides]) >= most.total;
-        END IF;
-    END LOOP;
 END
 $$;
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Any
@@ -132,14 +133,18 @@ class Worker:
         """The number of runs that could be taken now."""
         return 0 if self.is_stopping else self.concurrency - len(self._drives)
 
+    @property
+    def driven(self) -> Mapping[str, int]:
+        """The number of runs of each owner that are driven now."""
+        return Counter([drive.owner for drive in self._drives.values()])
+
     def accepts(self, record: RunRecord) -> bool:
         """Return whether a run would be driven now: a slot is free, and the limits allow it.
 
         Args:
             record: The run.
         """
-        owners = [drive.owner for drive in self._drives.values()]
-        return self.free > 0 and record.run_id not in self._drives and self.limits.admits(record.owner, owners)
+        return self.free > 0 and record.run_id not in self._drives and self.limits.admits(record.owner, self.driven)
 
     async def run(self) -> None:
         """Drive runs until `stop` is called, then drain.

@@ -1,10 +1,13 @@
 """Stores do what the conformance suite wants on PostgreSQL, and when several processes share them."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.conformance.test_stores import ALL_CHECKS, Open
+from tests.postgres import locked_run
 
 from batonkit.stores import PostgresStore, SQLiteStore
 from batonkit.testing.conformance import (
@@ -14,6 +17,19 @@ from batonkit.testing.conformance import (
     StoreCheck,
     check_name,
 )
+
+
+class LockablePostgresStore(PostgresStore):
+    """A store whose runs the checks can lock from outside."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._url = url
+
+    @asynccontextmanager
+    async def lock_run(self, run_id: str) -> AsyncGenerator[None]:
+        async with locked_run(self._url, run_id):
+            yield
 
 
 @pytest.fixture(params=["sqlite", "sqlite-power", "postgres"])
@@ -29,7 +45,7 @@ def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 
 @pytest.mark.parametrize("check", [*ALL_CHECKS, *CHANNEL_CHECKS], ids=check_name)
 async def test_postgres(postgres_url: str, check: StoreCheck) -> None:
-    await check(partial(PostgresStore, postgres_url))
+    await check(partial(LockablePostgresStore, postgres_url))
 
 
 @pytest.mark.parametrize("check", [*SHARED_STORE_CHECKS, *SHARED_INBOX_CHECKS], ids=check_name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.postgres import PostgresAddress, PostgresServer
+from tests.postgres import PostgresAddress, PostgresServer, locked_run
 
 from batonkit.errors import LogError, MissingExtraError, RunConflictError, RunExistsError, SetupError, StoreError
 from batonkit.stores import PostgresStore, Store
@@ -62,6 +62,60 @@ async def test_closed_connections_are_replaced(own_postgres_server: PostgresServ
             await store.append("r", seq, [b"%d" % seq])
         _cut_all(own_postgres_server)
         assert list(await store.load("r")) == [b"0", b"1", b"2"]
+
+
+class _CutsWhileOpening:
+    """Cuts the connections that begin to create the tables, as a server does that an administrator restarts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, server: PostgresServer, *, cuts: int) -> None:
+        self.cuts = cuts
+        execute = psycopg.AsyncConnection[Any].execute
+
+        async def cut_and_execute(
+            connection: psycopg.AsyncConnection[Any], statement: Any, *args: Any, **more: Any
+        ) -> Any:
+            if self.cuts and "baton_layout" in str(statement):
+                self.cuts -= 1
+                _cut_all(server)
+            return await execute(connection, statement, *args, **more)
+
+        monkeypatch.setattr(psycopg.AsyncConnection, "execute", cut_and_execute)
+
+
+async def test_the_first_use_survives_connections_that_are_cut(
+    own_postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cutting = _CutsWhileOpening(monkeypatch, own_postgres_server, cuts=3)
+    async with _open_store(own_postgres_server.empty_place()) as store:
+        await store.create("r", [b"0"])
+        assert cutting.cuts == 0
+        assert list(await store.load("r")) == [b"0"]
+
+
+async def test_sessions_do_not_hold_or_await_locks_longer_than_a_call_lasts(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url, timeout=7)
+    assert await _session_limits(store) == ("7s", "7s")
+    await store.close()
+
+
+async def test_limits_of_sessions_that_the_address_sets_are_kept(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url.replace("options=", "options=-clock_timeout%3D3s%20"), timeout=7)
+    assert await _session_limits(store) == ("3s", "7s")
+    await store.close()
+
+
+async def _session_limits(store: PostgresStore) -> tuple[Any, ...]:
+    names = "current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')"
+    return (await store._pool.fetch(f"SELECT {names}", ()))[0]
+
+
+async def test_a_write_to_a_run_that_stays_locked_raises_a_store_error(postgres_url: str) -> None:
+    async with _open_store(postgres_url.replace("options=", "options=-clock_timeout%3D300ms%20")) as store:
+        await store.create("r", [])
+        async with locked_run(postgres_url, "r"):
+            with pytest.raises(StoreError, match="another transaction has locked these rows for too long"):
+                await store.append("r", 0, [b"0"])
+        await store.append("r", 0, [b"0"])
 
 
 class _LostResponse:

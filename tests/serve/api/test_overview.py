@@ -12,7 +12,7 @@ from tests.sockets import Client, client_of, frames_in
 from batonkit import Agent, RunContext, Runner, tool
 from batonkit.messages import Usage
 from batonkit.serve import api_app
-from batonkit.serve.api import overview
+from batonkit.serve.api import overview, search
 from batonkit.stores import MemoryStore, RecordPage
 from batonkit.testing import ScriptedModel, call, say
 
@@ -144,6 +144,59 @@ async def test_usage_is_reported_for_a_run_and_for_all() -> None:
         _, report = await client.get("/usage")
         assert (len(report["rows"]), report["is_complete"]) == (1, True)
         assert (await client.get("/usage?by=colour"))[0] == 422
+
+
+class _Turns(MemoryStore):
+    """A store that answers without waiting, and records the turn of the event loop in which it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = 0
+        self.loads: list[int] = []
+        self.pages: list[int] = []
+
+    async def count(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        self.loads.append(self.turn)
+        return await super().load(run_id, start=start)
+
+    async def list(self, **options: Any) -> RecordPage:
+        self.pages.append(self.turn)
+        return await super().list(**options)
+
+
+async def _turns_of(request: str, *, runs: int) -> _Turns:
+    """Send a request to a server with many runs while another task wants to run."""
+    store = _Turns()
+    runner = Runner(Agent("Desk", model=ScriptedModel(["Hello."], cycle=True)), store=store)
+    for number in range(runs):
+        await runner.run("hi", run_id=f"r{number}")
+    async with client_of(api_app(runner)) as client:
+        counting = asyncio.create_task(store.count())
+        store.loads.clear()
+        store.pages.clear()
+        assert (await client.get(request))[0] == 200
+        counting.cancel()
+    return store
+
+
+async def test_other_tasks_run_between_the_logs_that_a_report_reads() -> None:
+    store = await _turns_of("/usage", runs=20)
+    assert len(store.loads) == len({*store.loads}) == 20
+
+
+@pytest.mark.parametrize("request_path", ["/runs?q=nothing", "/threads", "/usage?since=0"])
+async def test_other_tasks_run_between_the_pages_that_a_request_reads(
+    monkeypatch: pytest.MonkeyPatch, request_path: str
+) -> None:
+    monkeypatch.setattr(overview, "_PAGE", 5)
+    monkeypatch.setattr(search, "_PAGE", 5)
+    store = await _turns_of(request_path, runs=20)
+    assert len(store.pages) == len({*store.pages}) >= 4
 
 
 async def _statuses(

@@ -451,7 +451,7 @@ class LeaseHeartbeat:
                 if lease.run_id in renewed:
                     self._renewed(journal, lease, renewed[lease.run_id], sent)
                 elif self._is_held(journal, lease):
-                    self._lost(journal, lease, await self._store.record(lease.run_id))
+                    self._not_renewed(journal, lease, await self._store.record(lease.run_id))
         except Exception:
             # Any exception of a store: the next attempt follows, and the leases last for a while.
             _logger.warning("could not renew %d leases", len(self._runs), exc_info=True)
@@ -470,10 +470,15 @@ class LeaseHeartbeat:
             if renewed.cancel_requested:
                 self._runs[journal]._stop_on_request(renewed.cancel_requested)
 
-    def _lost(self, journal: Journal, lease: Lease, record: RunRecord | None) -> None:
-        if self._is_held(journal, lease):
-            error: BatonError = RunNotFoundError(lease.run_id, store=repr(self._store))
-            if record is not None:
-                error = RunConflictError(lease.run_id, f"`{record.worker}` acquired its lease")
-            journal.fail(error)
-            self._runs[journal]._stop_for(error)
+    def _not_renewed(self, journal: Journal, lease: Lease, record: RunRecord | None) -> None:
+        if not self._is_held(journal, lease):
+            return
+        if record is not None and record.fence == lease.fence:
+            # Another process has locked the run; the lease lasts for a while.
+            _logger.warning("could not renew the lease on run `%s`; trying again", lease.run_id)
+            return
+        error: BatonError = RunNotFoundError(lease.run_id, store=repr(self._store))
+        if record is not None:
+            error = RunConflictError(lease.run_id, f"`{record.worker}` acquired its lease")
+        journal.fail(error)
+        self._runs[journal]._stop_for(error)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from time import monotonic
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from ...errors import LogError, ReplayMismatchError, RunNotFoundError, StoreError, TeamChangedError
 from ...stores import FullStore, RunRecord, SupportsNotes
 from ...stores.parts import has_part
+from ...stores.store import NOTHING_DRIVEN
 from .repository import RunRepository
 
 _logger = logging.getLogger("baton.runner")
@@ -102,7 +103,13 @@ class RecoveryLoop:
         interval: float,
         teams: Collection[str] | None = None,
         free: Callable[[], int] = lambda: _MAX_FOUND,
+        per_owner: int | None = None,
+        driven: Callable[[], Mapping[str, int]] = lambda: NOTHING_DRIVEN,
     ) -> None:
+        """Create a loop that looks for as many runs as `free` says.
+
+        Of each owner it finds as many as `per_owner` leaves beside those that are `driven`, and as have failed.
+        """
         self.last_success: float | None = None
         """The monotonic time of the last poll that succeeded."""
         self._repository = repository
@@ -111,6 +118,8 @@ class RecoveryLoop:
         self._interval = interval
         self._teams = teams
         self._free = free
+        self._per_owner = per_owner
+        self._driven = driven
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -142,10 +151,16 @@ class RecoveryLoop:
         free = self._free()
         if free <= 0:
             return monotonic() - started
-        limit = min(free + len(self._failures), _MAX_FOUND)
-        found = await self._repository.store.runnable(teams=self._teams, limit=limit)
+        # Those that failed and are not due yet must not hide others.
+        failed = len(self._failures)
+        found = await self._repository.store.runnable(
+            teams=self._teams,
+            limit=min(free + failed, _MAX_FOUND),
+            per_owner=None if self._per_owner is None else self._per_owner + failed,
+            driven=self._driven(),
+        )
         seconds = monotonic() - started
-        due = [record for record in found if self._failures.is_due(record.run_id)][:free]
+        due = [record for record in found if self._failures.is_due(record.run_id)]
         if due:
             await self._take(due)
         return seconds

@@ -37,7 +37,7 @@ from ...stores import (
     SupportsInbox,
 )
 from ...stores.parts import require_part
-from ...stores.records import check_is_last, origins_of
+from ...stores.records import check_is_last, origins_after, origins_of
 from ...team.follow import FlowConfig, TeamFlow
 from ...team.requests import RecordedRequest, read_requests
 from ...team.tasks import known_tasks
@@ -238,6 +238,11 @@ class RunRepository:
             notes=summary_note([started]),
         )
         fields.update(options)
+        previous = await self.store.record(started.previous_run_id) if started.previous_run_id else None
+        if previous is not None:
+            # The thread passes values and summaries on, which `erase` must find.
+            inherited = origins_after(previous, owner=started.owner, thread=started.thread)
+            fields["origins"] = tuple(dict.fromkeys((*fields.get("origins", ()), *inherited)))
         return await self.store.create(started.run_id, lines, **fields)
 
     async def finish(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:

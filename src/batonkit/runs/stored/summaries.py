@@ -123,6 +123,6 @@ async def read_summaries(store: SupportsNotes, run_ids: Sequence[str]) -> Mappin
     for run_id, note in (await store.read_notes(run_ids, SUMMARY_NOTE)).items():
         try:
             found[run_id] = _decoder.decode(note)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StoreError(f"the summary of run `{run_id}` is damaged: {error}", store=repr(store)) from error
     return found

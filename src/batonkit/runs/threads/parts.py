@@ -161,7 +161,7 @@ def part_from_note(note: bytes, run_id: str, seq: int) -> ThreadPart | None:
         if found.version != _VERSION or found.seq != seq:
             return None
         return _to_part(found, run_id)
-    except (msgspec.MsgspecError, LogError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, LogError):
         # Another version has written it.
         return None
 

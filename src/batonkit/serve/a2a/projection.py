@@ -4,6 +4,7 @@ The same projection creates snapshots of stored tasks and updates of running one
 alone, so that every replica reports the same.
 """
 
+import asyncio
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from math import ceil
@@ -355,6 +356,8 @@ class TaskReader:
         size = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
         page = pb.ListTasksResponse(page_size=size, total_size=found.total or 0)
         for record in found.records:
+            # Some stores answer without waiting, and the leases of live runs must be renewed meanwhile.
+            await asyncio.sleep(0)
             task = apply_history_length((await self.load(record)).task, request)
             if not request.include_artifacts:
                 task.ClearField("artifacts")
@@ -391,6 +394,7 @@ class TaskReader:
             return False
         if request.status not in _AMBIGUOUS_STATES:
             return True
+        await asyncio.sleep(0)
         return (await self.load(record)).task.status.state == request.status
 
 

@@ -16,8 +16,10 @@ from a2a.types.a2a_pb2 import Message, Task, TaskArtifactUpdateEvent, TaskPushNo
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.proto_utils import to_stream_response
-from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict
+from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict, ParseError
+from msgspec import Struct
 
+from ...errors import StoreError
 from ...stores import SupportsNotes
 from ...stores.parts import require_part
 from .projection import STOPPED, TaskReader, Update
@@ -37,9 +39,19 @@ class PushSubscriber(NamedTuple):
     """The protocol version."""
 
 
-def _decode(note: bytes) -> PushSubscriber:
-    stored = msgspec.json.decode(note, type=dict[str, Any])
-    return PushSubscriber(ParseDict(stored["config"], TaskPushNotificationConfig()), stored["version"])
+class _StoredSubscriber(Struct, frozen=True):
+    """A webhook as its note has it."""
+
+    config: dict[str, Any]
+    version: str
+
+
+def _decode(task_id: str, note: bytes) -> PushSubscriber:
+    try:
+        stored = msgspec.json.decode(note, type=_StoredSubscriber)
+        return PushSubscriber(ParseDict(stored.config, TaskPushNotificationConfig()), stored.version)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ParseError) as error:
+        raise StoreError(f"a webhook of task `{task_id}` is damaged: {error}") from error
 
 
 _logger = logging.getLogger("baton.a2a")
@@ -121,7 +133,7 @@ class PushNotifier:
     async def subscribers(self, task_id: str) -> list[PushSubscriber]:
         """Return the webhooks of a task, the oldest first."""
         notes = await self._store.notes(task_id)
-        return [_decode(note) for name, note in notes.items() if name.startswith(_PREFIX)]
+        return [_decode(task_id, note) for name, note in notes.items() if name.startswith(_PREFIX)]
 
     async def put(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
         """Store a webhook with its run and return its configuration, with an id if it had none."""

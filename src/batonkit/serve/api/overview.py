@@ -15,7 +15,7 @@ from ...inspection.policies import estimate_policies
 from ...inspection.usage import UsageKey, UsageRow, merge_usage, usage_by
 from ...runs import read_summaries, usage_from_events
 from ...runs.background.broadcast import iter_batches
-from ...stores import RunRecord, Store
+from ...stores import RunFilters, RunRecord, Store, iter_records
 from ..http.auth import Principal
 from ..http.sse import SSEResponse, encode_frame, iter_frames
 from . import inspection_schemas
@@ -120,6 +120,8 @@ class OverviewEndpoints(ApiEndpoints):
         if known is not None and known[0] == record.seq:
             return known[1]
         rows = usage_by(await self.background.runner.runs.events(record.run_id), by)
+        # Some stores answer without waiting, and the leases of live runs must be renewed meanwhile.
+        await asyncio.sleep(0)
         if len(self._usage) >= _MAX_CACHED:
             self._usage.clear()
         self._usage[record.run_id, by] = (record.seq, rows)
@@ -134,7 +136,7 @@ async def watch_runs(store: Store, owner: str | None, after: float | None) -> As
         seen = {record.run_id: (record.seq, record.status) for record in page.records}
         after = max((record.changed_at for record in page.records), default=0.0)
     while True:
-        for record in await _changed(store, owner, max(0.0, after - _OVERLAP_SECONDS)):
+        async for record in _changed(store, owner, max(0.0, after - _OVERLAP_SECONDS)):
             state = (record.seq, record.status)
             after = max(after, record.changed_at)
             if seen.get(record.run_id) != state:
@@ -146,20 +148,13 @@ async def watch_runs(store: Store, owner: str | None, after: float | None) -> As
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _changed(store: Store, owner: str | None, since: float) -> list[RunRecord]:
-    """Return running runs, and those whose status has changed since a time, oldest change first."""
-    found: dict[str, RunRecord] = {}
-    cursor = ""
-    while True:
-        page = await store.list(
-            owner=owner, order_by="changed", since=since, oldest_first=True, limit=_PAGE, cursor=cursor
-        )
-        found |= {record.run_id: record for record in page.records}
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    running = await store.list(owner=owner, status=["running"], limit=_PAGE)
-    return [*{**{record.run_id: record for record in running.records}, **found}.values()]
+async def _changed(store: Store, owner: str | None, since: float) -> AsyncGenerator[RunRecord]:
+    """Yield runs whose status has changed since a time, the oldest first, then running ones."""
+    filters = RunFilters(owner=owner, order_by="changed", since=since, oldest_first=True, limit=_PAGE)
+    async for record in iter_records(store, **filters):
+        yield record
+    for record in (await store.list(owner=owner, status=["running"], limit=_PAGE)).records:
+        yield record
 
 
 async def _newest(
@@ -167,13 +162,8 @@ async def _newest(
 ) -> list[RunRecord]:
     """Return up to `limit` of the newest runs."""
     records: list[RunRecord] = []
-    cursor = ""
-    while len(records) < limit:
-        page = await store.list(
-            owner=owner, since=since, until=until, limit=min(_PAGE, limit - len(records)), cursor=cursor
-        )
-        records += page.records
-        cursor = page.next_cursor
-        if not cursor:
+    async for record in iter_records(store, owner=owner, since=since, until=until, limit=_PAGE):
+        records.append(record)
+        if len(records) == limit:
             break
     return records

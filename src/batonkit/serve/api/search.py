@@ -1,5 +1,6 @@
 """The search for runs: filters of the store, words and other properties of summaries, and pages."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 
@@ -60,6 +61,8 @@ class RunSearch(Struct, frozen=True):
             cursor = page.next_cursor
             if not cursor:
                 break
+            # Some stores answer without waiting, and the leases of live runs must be renewed meanwhile.
+            await asyncio.sleep(0)
         return matches, ""
 
     def _page(self, limit: int, cursor: str) -> RunFilters:

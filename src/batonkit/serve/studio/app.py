@@ -1,5 +1,6 @@
 """The ASGI app of Studio: the page, its files, sign-in, and the HTTP API with the endpoints for developers."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -217,7 +218,7 @@ class _Studio:
             exported = await endpoints.export(principal, record, events)
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
             return error_response(request, error)
-        page = export_page(exported, redact="redact" in request.query_params)
+        page = await asyncio.to_thread(export_page, exported, redact="redact" in request.query_params)
         return Response(page, media_type="text/html", headers=attachment_headers(f"{exported.run.id}.html"))
 
     async def _is_admitted(self, request: "Request") -> bool:

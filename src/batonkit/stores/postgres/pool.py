@@ -23,6 +23,13 @@ LAYOUT = 1
 _LOCK = 0x4241544F
 """The advisory lock of the process that creates the tables: "BATO"."""
 
+_ATTEMPTS = 6
+_FIRST_PAUSE = 0.02
+_SESSION = """
+SELECT set_config(name, %(timeout)s, false)
+FROM unnest(ARRAY['lock_timeout', 'idle_in_transaction_session_timeout']) AS name WHERE current_setting(name) = '0'"""
+"""Let the server give up what a process no longer waits for, unless the user has set other limits."""
+
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Values = Mapping[str, Any] | Sequence[Any]
@@ -155,6 +162,13 @@ class PostgresPool:
         if mine is not None:
             await mine[0].close()
 
+    async def _limit_session(self, connection: Connection) -> None:
+        """Limit the time for which a session waits for locks, or holds them and stands still.
+
+        Otherwise a process that stands still in a transaction would lock runs for as long as it does.
+        """
+        await connection.execute(_SESSION, {"timeout": f"{self.timeout * 1000:.0f}ms"})
+
     async def _limited(
         self, work: Coroutine[Any, Any, T], used: Sequence[AsyncConnection[Row]], *, since: float | None = None
     ) -> T:
@@ -188,20 +202,22 @@ class PostgresPool:
         return task.result()
 
     async def _run_with_retry(self, pool: Pool, used: list[AsyncConnection[Row]], work: Work[T]) -> T:
-        try:
-            return await self._run_once(pool, used, work)
-        except errors.DeadlockDetected:
-            # The server has undone everything, so that the other transaction can go on.
-            return await self._run_once(pool, used, work)
-        except Error as failure:
-            if not _is_disconnect(failure):
-                raise
-        # The other connections of the pool were probably lost too; or the pool was closed meanwhile.
-        if pool.closed:
-            pool = await self._open()
-        else:
-            await pool.check()
-        return await self._run_once(pool, used, work)
+        attempt = 1
+        while True:
+            try:
+                return await self._run_once(pool, used, work)
+            except Error as failure:
+                # After a deadlock the server has undone everything, so that the other transaction can go on.
+                is_deadlock = isinstance(failure, errors.DeadlockDetected)
+                if attempt == _ATTEMPTS or not (is_deadlock or _is_disconnect(failure)):
+                    raise
+            # The other connections of the pool were probably lost too; or the pool was closed meanwhile.
+            if pool.closed:
+                pool = await self._open()
+            else:
+                await pool.check()
+            await _pause(attempt)
+            attempt += 1
 
     async def _run_once(self, pool: Pool, used: list[AsyncConnection[Row]], work: Work[T]) -> T:
         try:
@@ -232,8 +248,9 @@ class PostgresPool:
             await self._create_tables()
             connections: WeakSet[AsyncConnection[Row]] = WeakSet()
 
-            async def remember(connection: AsyncConnection[Row]) -> None:
+            async def configure(connection: AsyncConnection[Row]) -> None:
                 connections.add(connection)
+                await self._limit_session(connection)
 
             pool: Pool = AsyncConnectionPool(
                 self._url,
@@ -242,15 +259,17 @@ class PostgresPool:
                 max_size=self._size,
                 # Half of the limit: the rest is for finding out why there is no connection.
                 timeout=self.timeout / 2,
-                configure=remember,
+                configure=configure,
                 open=False,
                 name="baton",
             )
             try:
                 # Wait for the first connection; otherwise the pool may open a second one that outlives the loop.
                 await pool.open(wait=True, timeout=self.timeout)
-            except BaseException:
+            except BaseException as failure:
                 await pool.close()
+                if isinstance(failure, Error):
+                    raise self._to_store_error(failure) from failure
                 raise
             self._pools[loop] = (pool, connections)
             return pool
@@ -265,18 +284,27 @@ class PostgresPool:
             del self._opening[loop]
 
     async def _create_tables(self) -> None:
-        """Create the tables unless they exist; concurrent processes wait for each other."""
-        try:
-            async with await AsyncConnection.connect(self._url, **self._options) as connection:
-                if await self._limited(self._has_tables(connection), [connection]):
-                    return
-                # Taken before the transaction, so that it sees what other processes created.
-                await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-                async with connection.transaction():
-                    if not await self._has_tables(connection):
-                        await connection.execute(read_sql(__file__, "schema.sql").encode())
-        except Error as failure:
-            raise self._to_store_error(failure) from failure
+        """Create the tables unless they exist, again if the connection is lost."""
+        attempt = 1
+        while True:
+            try:
+                return await self._create_tables_once()
+            except Error as failure:
+                if attempt == _ATTEMPTS or not _is_disconnect(failure) or _is_refused(failure):
+                    raise self._to_store_error(failure) from failure
+            await _pause(attempt)
+            attempt += 1
+
+    async def _create_tables_once(self) -> None:
+        async with await AsyncConnection.connect(self._url, **self._options) as connection:
+            await self._limit_session(connection)
+            if await self._limited(self._has_tables(connection), [connection]):
+                return
+            # Taken before the transaction, so that it sees what other processes created, which wait for each other.
+            await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+            async with connection.transaction():
+                if not await self._has_tables(connection):
+                    await connection.execute(read_sql(__file__, "schema.sql").encode())
 
     async def _has_tables(self, connection: AsyncConnection[Row]) -> bool:
         """Return whether there are tables. Raises StoreError if they have another layout."""
@@ -308,6 +336,11 @@ class PostgresPool:
         return StoreError(f"{_advice(failure)} ({said})", store=self.name)
 
 
+async def _pause(attempt: int) -> None:
+    """Wait after an attempt that failed, each time longer: connections may be cut for a while."""
+    await asyncio.sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
+
+
 def _break_connection(connection: AsyncConnection[Row]) -> None:
     """Make every wait for the server fail at once."""
     try:
@@ -323,40 +356,67 @@ def _retrieve(task: "asyncio.Future[Any]") -> None:
         task.exception()
 
 
+_REJECTED_USER = "the server rejects this user or password; check both"
+_NO_DATABASE = "there is no such database; create it first"
+_CHANGED_TABLES = "its tables were changed or removed; restore them, or close this store and open it again"
+_ADVICE: Sequence[tuple[type[Error], str]] = (
+    (errors.InvalidPassword, _REJECTED_USER),
+    (errors.InvalidAuthorizationSpecification, _REJECTED_USER),
+    (errors.InvalidCatalogName, _NO_DATABASE),
+    (
+        errors.InsufficientPrivilege,
+        "this user lacks a privilege; grant it CREATE on the schema, and read and write access to the tables",
+    ),
+    (errors.DiskFull, "the server's disk is full; free some space and try again"),
+    (
+        errors.LockNotAvailable,
+        "another transaction has locked these rows for too long; find it in pg_stat_activity and end it",
+    ),
+    (errors.ReadOnlySqlTransaction, "the server is read-only, as a standby is; use the address of the primary"),
+    (
+        errors.TooManyConnections,
+        "the server has no free connections; lower PostgresStore(max_connections=…) or raise the server's limit",
+    ),
+    (errors.UndefinedTable, _CHANGED_TABLES),
+    (errors.UndefinedColumn, _CHANGED_TABLES),
+    (errors.DataError, "a value cannot be stored; use plain text for names"),
+)
+
+
 def _advice(failure: Error) -> str:
-    said = str(failure)
-    match failure:
-        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
-            return "the server rejects this user or password; check both"
-        case errors.InvalidCatalogName():
-            return "there is no such database; create it first"
-        case errors.InsufficientPrivilege():
-            return "this user lacks a privilege; grant it CREATE on the schema, and read and write access to the tables"
-        case errors.DiskFull():
-            return "the server's disk is full; free some space and try again"
-        case errors.ReadOnlySqlTransaction():
-            return "the server is read-only, as a standby is; use the address of the primary"
-        case errors.TooManyConnections():
-            return (
-                "the server has no free connections; lower PostgresStore(max_connections=…) or raise the server's limit"
-            )
-        case errors.UndefinedTable() | errors.UndefinedColumn():
-            return "its tables were changed or removed; restore them, or close this store and open it again"
-        case errors.DataError():
-            return "a value cannot be stored; use plain text for names"
-        case OperationalError() if "password authentication failed" in said or "no password supplied" in said:
-            return "the server rejects this user or password; check both"
-        case OperationalError() if 'database "' in said and "does not exist" in said:
-            return "there is no such database; create it first"
-        case OperationalError() if failure.sqlstate is None:
-            return "the server cannot be reached; check that it runs, and that host and port are right"
-        case _:
-            return "PostgreSQL refused"
+    for kind, advice in _ADVICE:
+        if isinstance(failure, kind):
+            return advice
+    if not isinstance(failure, OperationalError):
+        return "PostgreSQL refused"
+    if _is_rejected_user(failure):
+        return _REJECTED_USER
+    if _is_missing_database(failure):
+        return _NO_DATABASE
+    if failure.sqlstate is None:
+        return "the server cannot be reached; check that it runs, and that host and port are right"
+    return "PostgreSQL refused"
 
 
 def _is_disconnect(failure: Error) -> bool:
     """Return whether the connection was lost, rather than the statement refused."""
-    return failure.sqlstate is None or failure.sqlstate.startswith(("08", "57P"))
+    return failure.sqlstate is None or failure.sqlstate.startswith(("08", "57P", "25P03"))
+
+
+def _is_refused(failure: Error) -> bool:
+    """Return whether the server refused a new connection for good."""
+    return _is_rejected_user(failure) or _is_missing_database(failure)
+
+
+# The errors of a new connection have no SQLSTATE.
+def _is_rejected_user(failure: Error) -> bool:
+    said = str(failure)
+    return "password authentication failed" in said or "no password supplied" in said
+
+
+def _is_missing_database(failure: Error) -> bool:
+    said = str(failure)
+    return 'database "' in said and "does not exist" in said
 
 
 def _public_url(known: Mapping[str, Any]) -> str:

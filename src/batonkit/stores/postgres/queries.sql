@@ -40,7 +40,7 @@ WITH now AS (SELECT {now} AS at, coalesce(({last_run}), '') AS last), begun AS (
     INSERT INTO baton_notes(run, name, note)
     SELECT number, name, note FROM begun, unnest(%(names)s::text[], %(notes)s::bytea[]) AS given(name, note)
 ), queued AS (
-    INSERT INTO baton_runnable SELECT number, %(team)s, %(priority)s, %(wake_at)s FROM begun WHERE
+    INSERT INTO baton_runnable SELECT number, %(owner)s, %(team)s, %(priority)s, %(wake_at)s FROM begun WHERE
         (%(status)s = 'running' AND %(lease_seconds)s <= 0) OR (%(status)s = 'suspended' AND %(wake_at)s > 0))
 SELECT lease_until FROM begun
 
@@ -70,7 +70,7 @@ WITH moved AS (
             ELSE lease_until END
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
-    RETURNING number, cancel_requested, inbox, team, priority, wake_at,
+    RETURNING number, cancel_requested, inbox, owner, team, priority, wake_at,
         (status = 'running' AND NOT {is_leased}) OR (status = 'suspended' AND wake_at > 0) AS is_waiting
 ), kept AS (
     INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0
@@ -81,7 +81,7 @@ WITH moved AS (
 ), dropped AS (
     DELETE FROM baton_runnable USING moved WHERE run = number AND NOT is_waiting
 ), queued AS (
-    INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM moved WHERE is_waiting
+    INSERT INTO baton_runnable SELECT number, owner, team, priority, wake_at FROM moved WHERE is_waiting
     ON CONFLICT (run) DO UPDATE SET wake_at = excluded.wake_at)
 SELECT cancel_requested, inbox FROM moved
 
@@ -126,17 +126,26 @@ WITH taken AS (
 SELECT {lease} FROM taken
 
 -- name: renew
--- Extend many leases at once; those that were released stay so.
+-- Extend many leases at once; those that were released stay so. Rows that another transaction has locked are left out,
+-- so that one of them never delays the others.
 UPDATE baton_runs SET lease_until = {now} + %(ttl)s, lease_seconds = %(ttl)s
-FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
-WHERE run_id = id AND fence = held_fence AND lease_until > 0 RETURNING {lease}
+WHERE number = ANY(ARRAY(
+    SELECT number FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
+    JOIN baton_runs ON run_id = id AND fence = held_fence AND lease_until > 0
+    FOR NO KEY UPDATE OF baton_runs SKIP LOCKED))
+RETURNING {lease}
+
+-- name: renew_one
+-- Extend a lease, and wait for a transaction that has locked its row.
+UPDATE baton_runs SET lease_until = {now} + %(ttl)s, lease_seconds = %(ttl)s
+WHERE run_id = %(run_id)s AND fence = %(fence)s AND lease_until > 0 RETURNING {lease}
 
 -- name: release
 -- End a lease; a run that is still running waits for another worker.
 WITH freed AS (
     UPDATE baton_runs SET lease_until = 0 WHERE run_id = %(run_id)s AND fence = %(fence)s
-    RETURNING number, status, team, priority, wake_at)
-INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM freed WHERE status = 'running'
+    RETURNING number, status, owner, team, priority, wake_at)
+INSERT INTO baton_runnable SELECT number, owner, team, priority, wake_at FROM freed WHERE status = 'running'
 ON CONFLICT (run) DO NOTHING
 
 -- name: request_cancel
@@ -174,10 +183,13 @@ SELECT run FROM unnest(%(teams)s::text[]) AS wanted(name), LATERAL (
 SELECT run FROM baton_runnable WHERE wake_at > 0 AND wake_at <= {statement_now} AND {is_wanted} AND {is_free_in_queue}
 ORDER BY wake_at LIMIT %(limit)s
 
--- name: abandoned
--- Runs whose worker died.
+-- name: all_abandoned
+-- Runs whose worker died; no more than workers drive at once.
 SELECT number FROM baton_runs WHERE status = 'running' AND worker <> '' AND {is_wanted} AND wake_at <= {now} AND {is_free}
-ORDER BY number LIMIT %(limit)s
+
+-- name: abandoned
+-- The oldest ones of them.
+{all_abandoned} ORDER BY number LIMIT %(limit)s
 
 -- name: runnable
 -- Select the runs to drive now. The array makes the planner look the records up by their numbers.
@@ -189,6 +201,38 @@ ORDER BY priority DESC, number LIMIT %(limit)s
 -- Select the runs of some teams to drive now.
 SELECT {columns}, {now} FROM baton_runs
 WHERE number = ANY(ARRAY(({waiting_now_by_team}) UNION ({waiting_until}) UNION ({abandoned})))
+ORDER BY priority DESC, number LIMIT %(limit)s
+
+-- name: waiting_without_owner
+-- Runs of no owner that wait for a worker, and those whose time has come.
+(SELECT run FROM baton_runnable WHERE owner = '' AND wake_at = 0 AND {is_wanted} AND {is_free_in_queue}
+ORDER BY priority DESC, run LIMIT %(limit)s)
+UNION ALL
+(SELECT run FROM baton_runnable WHERE owner = '' AND wake_at > 0 AND wake_at <= {statement_now} AND {is_wanted}
+    AND {is_free_in_queue}
+ORDER BY wake_at LIMIT %(limit)s)
+
+-- name: waiting_by_owner
+-- The same for each owner. The recursive query jumps from one owner to the next in the index, so that the number of runs
+-- that wait does not matter.
+WITH RECURSIVE owners(name) AS (
+    SELECT min(owner) FROM baton_runnable WHERE owner > ''
+    UNION ALL
+    SELECT (SELECT min(owner) FROM baton_runnable WHERE owner > name) FROM owners WHERE name IS NOT NULL)
+SELECT run FROM owners, LATERAL (
+    (SELECT run FROM baton_runnable WHERE owner = name AND wake_at = 0 AND {is_wanted} AND {is_free_in_queue}
+    ORDER BY priority DESC, run LIMIT %(per_owner)s)
+    UNION ALL
+    (SELECT run FROM baton_runnable WHERE owner = name AND wake_at > 0 AND wake_at <= {statement_now} AND {is_wanted}
+        AND {is_free_in_queue}
+    ORDER BY wake_at LIMIT %(per_owner)s)) AS first
+
+-- name: runnable_by_owner
+-- Select the runs to drive now, of each owner as many as the limit leaves beside those that are driven.
+SELECT {columns}, {now} FROM (
+    SELECT {columns}, row_number() OVER (PARTITION BY owner ORDER BY priority DESC, number) AS place FROM baton_runs
+    WHERE number = ANY(ARRAY(({waiting_without_owner}) UNION ({waiting_by_owner}) UNION ({all_abandoned})))) AS first
+WHERE owner = '' OR place <= %(per_owner)s - coalesce((%(driven)s::jsonb ->> owner)::integer, 0)
 ORDER BY priority DESC, number LIMIT %(limit)s
 
 -- name: put_note
@@ -218,8 +262,9 @@ SELECT run_id, r.number, seq, note FROM baton_runs r LEFT JOIN baton_notes n ON 
 WHERE thread = %(thread)s AND thread <> '' AND r.number < %(before)s ORDER BY r.number DESC LIMIT %(limit)s
 
 -- name: delete_run
--- Delete a run; its log, its notes and its place among the runnable ones go with it.
-DELETE FROM baton_runs WHERE run_id = %(run_id)s RETURNING number
+-- Delete a run, unless its lease was acquired since it had a fence; its log, its notes and its place among the runnable
+-- ones go with it.
+DELETE FROM baton_runs WHERE run_id = %(run_id)s AND fence = coalesce(%(fence)s, fence) RETURNING number
 
 -- name: expire
 -- Delete a batch of old runs. Status by status, because the index is in order within each; rows that are locked, such as

@@ -36,6 +36,8 @@ CREATE INDEX baton_runs_by_owner ON baton_runs(owner, number);
 CREATE INDEX baton_runs_by_origin ON baton_runs USING gin (origins) WHERE origins <> '{}';
 -- For `runnable`: a run whose worker died has no row in baton_runnable.
 CREATE INDEX baton_runs_driven ON baton_runs(number) WHERE status = 'running' AND worker <> '';
+-- For the limits of owners: the runs of one owner that are driven are few, however many it has.
+CREATE INDEX baton_runs_driven_by_owner ON baton_runs(owner) WHERE status = 'running' AND worker <> '';
 -- A thread has one unfinished run at most.
 CREATE UNIQUE INDEX baton_busy_threads ON baton_runs(thread) WHERE thread <> '' AND status IN ('running', 'suspended');
 -- A run has one successor at most.
@@ -45,6 +47,7 @@ CREATE UNIQUE INDEX baton_thread_chains ON baton_runs(thread, previous) WHERE th
 -- on it: a row is written and deleted in the transaction that makes its run wait or stop waiting.
 CREATE TABLE baton_runnable(
     run      bigint PRIMARY KEY REFERENCES baton_runs ON DELETE CASCADE,
+    owner    text NOT NULL,
     team     text NOT NULL,
     priority integer NOT NULL,
     wake_at  float8 NOT NULL
@@ -52,6 +55,7 @@ CREATE TABLE baton_runnable(
 CREATE INDEX baton_runnable_now ON baton_runnable(priority DESC, run) WHERE wake_at = 0;
 CREATE INDEX baton_runnable_by_team ON baton_runnable(team, priority DESC, run) WHERE wake_at = 0;
 CREATE INDEX baton_runnable_later ON baton_runnable(wake_at) WHERE wake_at > 0;
+CREATE INDEX baton_runnable_by_owner ON baton_runnable(owner, wake_at, priority DESC, run);
 
 -- The logs. A piece holds the lines of one append and their checksum.
 CREATE TABLE baton_pieces(

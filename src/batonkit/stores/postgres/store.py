@@ -1,8 +1,10 @@
 """A store in a PostgreSQL database, for several machines. Needs the extra `postgres`."""
 
+import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from random import getrandbits
+from time import monotonic
 from typing import TYPE_CHECKING, Any, LiteralString, Unpack
 
 from msgspec.structs import asdict
@@ -16,6 +18,7 @@ from ..records import COLUMNS, Append, NewLog, WriteMethods, require_run, row_to
 from ..sql_files import load_queries
 from ..store import (
     FINISHED_STATUSES,
+    NOTHING_DRIVEN,
     CancelWhen,
     Lease,
     RecordPage,
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 _BATCH = 1000
 """The number of runs that one statement deletes or renews."""
+_LOCK_SECONDS = 0.25
+"""Seconds for which the renewal of one lease waits for a transaction that has locked the run."""
 SQL = load_queries(__file__, columns=COLUMNS, inbox_columns=inboxes.INBOX_COLUMNS, batch=str(_BATCH))
 
 
@@ -167,10 +172,19 @@ class PostgresStore(WriteMethods):
         return records.make_page(query, self._to_records(await self._pool.fetch(*page)), total)
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
         values = {"teams": None if teams is None else [*teams], "limit": limit, "reader": reader}
+        if per_owner is not None:
+            values |= {"per_owner": per_owner, "driven": json.dumps(dict(driven))}
+            return self._to_records(await self._pool.fetch(SQL["runnable_by_owner"], values))
         statement = SQL["runnable"] if teams is None else SQL["runnable_by_team"]
         return self._to_records(await self._pool.fetch(statement, values))
 
@@ -198,9 +212,9 @@ class PostgresStore(WriteMethods):
             RunNote(run_id, number, seq, None if note is None else bytes(note)) for run_id, number, seq, note in rows
         ]
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run; see `Store.delete`."""
-        return bool(await self._pool.fetch(SQL["delete_run"], {"run_id": run_id}))
+        return bool(await self._pool.fetch(SQL["delete_run"], {"run_id": run_id, "fence": fence}))
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `SupportsRetention.expire`."""
@@ -236,13 +250,28 @@ class PostgresStore(WriteMethods):
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases; see `Store.renew`."""
         renewed: dict[str, Lease] = {}
-        # In one order, so that two workers never wait for each other's rows.
-        ordered = sorted(leases, key=lambda lease: lease.run_id)
-        for start in range(0, len(ordered), _BATCH):
-            batch = ordered[start : start + _BATCH]
+        for start in range(0, len(leases), _BATCH):
+            batch = leases[start : start + _BATCH]
             values = {"ttl": ttl, "run_ids": [lease.run_id for lease in batch], "fences": [one.fence for one in batch]}
-            # Together with appends: two transactions with several runs never wait for each other's rows.
+            # Together with appends, which otherwise lock the rows of the runs that are busiest.
             renewed |= {row[0]: Lease(*row) for row in await self._commits.change(SQL["renew"], values) or ()}
+        skipped = [lease for lease in leases if lease.run_id not in renewed]
+        return {**renewed, **await self._renew_skipped(skipped, ttl)}
+
+    async def _renew_skipped(self, leases: Sequence[Lease], ttl: float) -> Mapping[str, Lease]:
+        """Renew, one by one, leases whose rows may have been locked: most locks are short."""
+        renewed: dict[str, Lease] = {}
+        patience = min(_LOCK_SECONDS, ttl / 20)
+        # The caller knows of the leases that were renewed only when all of this is over.
+        deadline = monotonic() + 4 * patience
+        for lease in leases:
+            values = {"ttl": ttl, "run_id": lease.run_id, "fence": lease.fence}
+            left = min(patience, deadline - monotonic())
+            if left <= 0:
+                break
+            results = await self._pool.pipeline([(SQL["renew_one"], [values])], lock_seconds=left, since=monotonic())
+            if results is not None:
+                renewed |= {row[0]: Lease(*row) for row in results[0][0]}
         return renewed
 
     async def release(self, lease: Lease) -> None:

@@ -62,6 +62,23 @@ class SQLiteConnection:
         """Run `work` in a read transaction."""
         return self._transact("BEGIN", work)
 
+    def checkpoint(self) -> None:
+        """Move the -wal file's content to the file and truncate it: it has copies of deleted rows.
+
+        Raises:
+            StoreLockedError: Another connection reads or writes.
+        """
+        with self._lock:
+            try:
+                is_busy, _, _ = self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.Error as failure:
+                raise self._to_store_error(failure) from failure
+            if is_busy:
+                advice = (
+                    "the runs are deleted, but copies stay in the -wal file while another process uses it; try again"
+                )
+                raise StoreLockedError(advice, store=self._name)
+
     def close(self) -> None:
         """Close the file; it is reopened when needed."""
         with self._lock:
@@ -112,6 +129,7 @@ class SQLiteConnection:
         return (os.getpid(), found.st_dev, found.st_ino)
 
     def _connect(self) -> sqlite3.Connection:
+        self._create_file()
         connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=64
         )
@@ -119,10 +137,18 @@ class SQLiteConnection:
             self._create_tables(connection)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            # Overwrite what is deleted, so that no conversation can be read from free pages.
+            connection.execute("PRAGMA secure_delete = ON").fetchone()
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _create_file(self) -> None:
+        """Create an empty file for this user only, unless there is one."""
+        # SQLite gives its mode to the -wal and -shm files, and says why if it cannot be created.
+        with suppress(OSError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
     def _create_tables(self, connection: sqlite3.Connection) -> None:
         """Create the tables unless they exist. Raises StoreError for a file that is not Baton's."""

@@ -58,12 +58,40 @@ SELECT run_id FROM runs WHERE thread = :thread AND thread <> '' ORDER BY number 
 -- Find the unfinished run of a thread, of which the index allows one.
 SELECT run_id, status FROM runs WHERE thread = :thread AND status IN ('running', 'suspended')
 
--- name: runnable
--- Select the runs to drive now. A lease with more than its seconds left is not valid, because the clock was set back.
-SELECT {columns} FROM runs
-WHERE (status = 'running' OR (status = 'suspended' AND wake_at > 0)) AND wake_at <= :now
-    AND NOT lease_until - :now BETWEEN 1e-9 AND lease_seconds + 1 AND reader <= :reader
+-- name: is_open
+-- Whether a run may have to be driven, as the indexes for `runnable` have it.
+(status = 'running' OR (status = 'suspended' AND wake_at > 0))
+
+-- name: is_runnable
+-- Whether a run is to be driven now. A lease with more than its seconds left is not valid: the clock was set back.
+{is_open} AND wake_at <= :now AND NOT lease_until - :now BETWEEN 1e-9 AND lease_seconds + 1 AND reader <= :reader
     AND (:teams IS NULL OR team IN (SELECT value FROM json_each(:teams)))
+
+-- name: runnable
+-- Select the runs to drive now. Left to itself, SQLite would read and sort all that wait instead of using the index.
+SELECT {columns} FROM runs INDEXED BY open_runs WHERE {is_runnable} ORDER BY priority DESC, number LIMIT :limit
+
+-- name: runnable_by_owner
+-- Select the runs to drive now, of each owner as many as the limit leaves beside those that are driven (JSON). The
+-- recursive query jumps from one owner to the next in the index, so that the number of runs that wait does not matter.
+WITH RECURSIVE owners(name) AS (
+    SELECT min(owner) FROM runs INDEXED BY open_runs_by_owner WHERE {is_open} AND owner > ''
+    UNION ALL
+    SELECT (SELECT min(owner) FROM runs INDEXED BY open_runs_by_owner WHERE {is_open} AND owner > name)
+    FROM owners WHERE name IS NOT NULL
+), first(run) AS (
+    SELECT * FROM (
+        SELECT number FROM runs INDEXED BY open_runs_by_owner WHERE {is_runnable} AND owner = ''
+        ORDER BY priority DESC, number LIMIT :limit)
+    UNION ALL
+    SELECT runs.number FROM owners CROSS JOIN runs WHERE runs.number IN (
+        SELECT number FROM runs INDEXED BY open_runs_by_owner WHERE {is_runnable} AND owner = name
+        ORDER BY priority DESC, number LIMIT :per_owner)
+)
+SELECT {columns} FROM (
+    SELECT {columns}, row_number() OVER (PARTITION BY owner ORDER BY priority DESC, number) AS place
+    FROM first CROSS JOIN runs ON number = run)
+WHERE owner = '' OR place <= :per_owner - coalesce((SELECT value FROM json_each(:driven) WHERE key = owner), 0)
 ORDER BY priority DESC, number LIMIT :limit
 
 -- name: update_lease
@@ -88,18 +116,18 @@ ON CONFLICT(run, name) DO UPDATE SET note = excluded.note
 DELETE FROM notes WHERE run = :run AND name = :name
 
 -- name: notes
--- Read the notes of a run, but not those of Baton itself, which may be large.
-SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = :run_id)
+-- Read the notes of a run, but not those of Baton itself, which may be large. The cast makes a damaged note come as bytes.
+SELECT name, CAST(note AS BLOB) FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = :run_id)
     AND name NOT LIKE 'baton.%' ORDER BY notes.number
 
 -- name: read_notes
 -- Read one note of each of several runs, whose ids are JSON.
-SELECT run_id, note FROM json_each(:run_ids) JOIN runs ON run_id = value
+SELECT run_id, CAST(note AS BLOB) FROM json_each(:run_ids) JOIN runs ON run_id = value
 JOIN notes ON run = runs.number AND name = :name
 
 -- name: thread_notes
 -- Read the runs of a thread, newest first, each with one note, in one statement for a whole page.
-SELECT run_id, runs.number, seq, note FROM runs LEFT JOIN notes ON run = runs.number AND name = :name
+SELECT run_id, runs.number, seq, CAST(note AS BLOB) FROM runs LEFT JOIN notes ON run = runs.number AND name = :name
 WHERE thread = :thread AND thread <> '' AND runs.number < :before ORDER BY runs.number DESC LIMIT :limit
 
 -- name: enqueue
@@ -168,6 +196,10 @@ DELETE FROM inbox WHERE owner = :name
 -- name: drop_messages_of_thread
 -- Remove the messages that wait for a thread.
 DELETE FROM inbox WHERE thread = :name
+
+-- name: run_to_delete
+-- Find the number of a run that is to be deleted, unless its lease was acquired since it had a fence.
+SELECT number FROM runs WHERE run_id = :run_id AND fence = coalesce(:fence, fence)
 
 -- name: delete_run
 -- Delete the record of a run.

@@ -34,7 +34,10 @@ CREATE INDEX runs_by_thread ON runs(thread, number) WHERE thread <> '';
 CREATE INDEX runs_by_owner ON runs(owner, number) WHERE owner <> '';
 CREATE INDEX runs_with_origins ON runs(number) WHERE origins <> '[]';
 -- For `runnable`, which workers call all the time.
-CREATE INDEX open_runs ON runs(priority, number) WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0);
+CREATE INDEX open_runs ON runs(priority DESC, number)
+    WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0);
+CREATE INDEX open_runs_by_owner ON runs(owner, priority DESC, number)
+    WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0);
 -- For `expire`.
 CREATE INDEX ended_runs ON runs(changed_at) WHERE status IN ('completed', 'failed', 'cancelled');
 -- A thread has one unfinished run at most.

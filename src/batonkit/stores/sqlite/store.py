@@ -20,6 +20,7 @@ from ..records import COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to
 from ..sql_files import load_queries
 from ..store import (
     FINISHED_STATUSES,
+    NOTHING_DRIVEN,
     InboxState,
     Lease,
     RecordPage,
@@ -200,11 +201,20 @@ class SQLiteStore(LeaseMethods):
         return records.make_page(query, self._to_records(rows), total)
 
     async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+        self,
+        *,
+        teams: Collection[str] | None = None,
+        limit: int = 100,
+        reader: int = READER_VERSION,
+        per_owner: int | None = None,
+        driven: Mapping[str, int] = NOTHING_DRIVEN,
     ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
         names = None if teams is None else json.dumps([*teams])
         values = {"now": self._clock(), "limit": limit, "teams": names, "reader": reader}
+        if per_owner is not None:
+            values |= {"per_owner": per_owner, "driven": json.dumps(dict(driven))}
+            return self._to_records(await self._fetch(SQL["runnable_by_owner"], values))
         return self._to_records(await self._fetch(SQL["runnable"], values))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
@@ -231,11 +241,11 @@ class SQLiteStore(LeaseMethods):
         values = {"thread": thread, "name": name, "before": before, "limit": limit}
         return [RunNote(*row) for row in await self._fetch(SQL["thread_notes"], values)]
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, fence: int | None = None) -> bool:
         """Delete a run; see `Store.delete`."""
 
         def delete(connection: Connection) -> bool:
-            row = connection.execute(SQL["log_position"], {"run_id": run_id}).fetchone()
+            row = connection.execute(SQL["run_to_delete"], {"run_id": run_id, "fence": fence}).fetchone()
             return _delete_runs(connection, [] if row is None else [row[0]]) > 0
 
         return await self._write(delete)
@@ -263,6 +273,7 @@ class SQLiteStore(LeaseMethods):
         # Until none is left: a run may be forked meanwhile.
         while count := await self._delete_some(select, values):
             deleted += count
+        await self._retry_locked(self._file.checkpoint)
         return deleted
 
     async def _delete_some(self, select: str, values: Mapping[str, object]) -> int:
@@ -367,21 +378,21 @@ class SQLiteStore(LeaseMethods):
     async def _write(self, work: Work[T]) -> T:
         if self._group is not None:
             return await self._group.write(work)
-        return await self._retry_locked(self._file.write, work)
+        return await self._retry_locked(lambda: self._file.write(work))
 
     async def _fetch(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
         return await self._read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def _read(self, work: Work[T]) -> T:
-        return await self._retry_locked(self._file.read, work)
+        return await self._retry_locked(lambda: self._file.read(work))
 
-    async def _retry_locked(self, do: Callable[[Work[T]], T], work: Work[T]) -> T:
+    async def _retry_locked(self, do: Callable[[], T]) -> T:
         """Retry while another process has locked the file, without blocking other tasks."""
         deadline = time.monotonic() + self.timeout
         pause = 0.001
         while True:
             try:
-                return do(work)
+                return do()
             except StoreLockedError as locked:
                 if time.monotonic() >= deadline:
                     raise StoreError(*locked.args) from locked

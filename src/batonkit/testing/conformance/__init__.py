@@ -27,6 +27,7 @@ from .store_suite import (  # noqa: E402
     SHARED_STORE_CHECKS,
     STORE_CHECKS,
     StoreCheck,
+    SupportsRunLocks,
     check_name,
 )
 
@@ -48,5 +49,6 @@ __all__ = [
     "RealtimeConformance",
     "RealtimeProvider",
     "StoreCheck",
+    "SupportsRunLocks",
     "check_name",
 ]

@@ -18,7 +18,7 @@ from ...agents import agent
 from ...log import Default, InterruptAnswered
 from ...runs import Runner
 from ...stores import FINISHED_STATUSES, AppendOptions, RunFlags, RunStatus, Store
-from ...worker import Engine, Worker
+from ...worker import Concurrency, Engine, Worker
 from ..faulty_store import FaultyStore
 from .store_checks import expect, expect_same
 
@@ -121,12 +121,13 @@ class EngineBench:
         name: str = "Echo",
         drain: float = SECONDS,
         concurrency: int = 20,
+        limits: Concurrency | None = None,
         wrap_store: Callable[[Store], Store] | None = None,
     ) -> AsyncGenerator[Worker]:
         """Run a worker with an engine of its own while a block runs."""
         runner = self.new_runner(name, wrap_store=wrap_store)
         engine = self._place.open_engine(self.stores[-1])
-        worker = Worker(runner, engine=engine, drain=drain, concurrency=concurrency)
+        worker = Worker(runner, engine=engine, drain=drain, concurrency=concurrency, limits=limits)
         task = asyncio.create_task(worker.run())
         try:
             yield worker
@@ -322,6 +323,22 @@ async def a_worker_drives_as_many_runs_as_it_may(place: EnginePlace) -> None:
         bench.go.set()
         expect_same(await bench.until_finished(runs), {"completed": 7}, "the statuses of the runs")
         expect_same(bench.most_at_once, 3, "how many were driven at once")
+
+
+@_engine_check
+async def many_runs_of_one_owner_do_not_hold_up_another(place: EnginePlace) -> None:
+    """With a limit for each owner, if the engine has limits, many runs of one delay no other."""
+    async with _bench(place) as bench:
+        if not place.open_engine(bench.stores[0]).has_limits:
+            return
+        flood = [await bench.runner.submit("wait", owner="ada") for _ in range(60)]
+        async with bench.working(concurrency=10, limits=Concurrency(per_owner=2)):
+            await bench.until(lambda: bench.at_once == 2, "two runs of the first owner are driven")
+            other = await bench.runner.submit("work", owner="bob")
+            await bench.until_status(other, "completed")
+            expect_same(bench.most_at_once, 3, "how many were driven at once")
+            bench.go.set()
+            expect_same(await bench.until_finished(flood), {"completed": 60}, "the statuses of the runs")
 
 
 @_engine_check

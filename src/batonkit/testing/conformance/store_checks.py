@@ -1,9 +1,9 @@
 """Helpers of the suites for stores, and the suites themselves, which other modules fill."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from ...stores import RunRecord, Store, SupportsChannel, SupportsInbox, SupportsNotes, SupportsRetention
 
@@ -65,6 +65,22 @@ class StoreWithRetention(Store, SupportsRetention, Protocol):
 
 class StoreWithChannel(Store, SupportsChannel, Protocol):
     """A store that sends messages between processes."""
+
+
+@runtime_checkable
+class SupportsRunLocks(Protocol):
+    """A store whose runs a test can lock from outside, in a subclass with this method.
+
+    Checks that need it pass a store without it.
+    """
+
+    def lock_run(self, run_id: str) -> AbstractAsyncContextManager[None]:
+        """Lock a run while a block runs, as a transaction of another process does that changes it.
+
+        Args:
+            run_id: The run.
+        """
+        ...
 
 
 @asynccontextmanager

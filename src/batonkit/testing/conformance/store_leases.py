@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ...errors import RunConflictError, ThreadBusyError
 from ...stores import FINISHED_STATUSES, Lease, Store
-from .store_checks import expect, expect_error, expect_log, expect_same, known, store_check
+from .store_checks import SupportsRunLocks, expect, expect_error, expect_log, expect_same, known, store_check
 
 
 async def _renewed(store: Store, lease: Lease, ttl: float) -> Lease:
@@ -80,6 +80,58 @@ async def leases_are_renewed_together(store: Store) -> None:
     expect_same(renewed["r5"].cancel_requested, "after_turn", "`cancel_requested` of a renewed lease")
     expect((await known(store, "r1199")).is_leased, "the last lease was not renewed")
     expect_same(dict(await store.renew([], ttl=60)), {}, "the renewal of no leases")
+
+
+@store_check
+async def runs_of_all_owners_are_found_with_a_limit_for_each(store: Store) -> None:
+    """`runnable` with `per_owner` finds runs behind many of another owner; `driven` counts."""
+    for number in range(30):
+        await store.create(f"a{number}", [], owner="ada")
+    await store.create("urgent", [], owner="ada", priority=1)
+    await store.create("due", [], owner="bob", wake_at=1.0)
+    await store.create("waits", [], owner="bob", status="suspended", wake_at=2.0)
+    await store.create("free", [])
+    await store.create("freer", [])
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2)]
+    expect_same(found, ["urgent", "a0", "due", "waits", "free", "freer"], "two runs of each owner")
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2, driven={"ada": 1, "bob": 3})]
+    expect_same(found, ["urgent", "free", "freer"], "runs beside those that are driven")
+    found = [run.run_id for run in await store.runnable(limit=3, per_owner=2)]
+    expect_same(found, ["urgent", "a0", "due"], "two runs of each owner, at most three")
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2, teams=["other"])]
+    expect_same(found, [], "runs of another team")
+    await store.acquire("a0", "me", ttl=60)
+    await store.acquire("a1", "dead", ttl=0)
+    found = [run.run_id for run in await store.runnable(limit=10, per_owner=2, driven={"bob": 2})]
+    expect_same(found, ["urgent", "a1", "free", "freer"], "runs that no worker holds")
+
+
+@store_check
+async def a_run_is_deleted_on_the_fence(store: Store) -> None:
+    """`delete` with a fence keeps a run whose lease was acquired since."""
+    old = await store.create("r", [b"one"], worker="me", ttl=0)
+    new = await store.acquire("r", "you", ttl=60)
+    expect_same(await store.delete("r", fence=old.fence), False, "delete with an older fence")
+    await store.append("r", 1, [b"two"], fence=new.fence)
+    await expect_log(store, "r", [b"one", b"two"])
+    expect_same(await store.delete("r", fence=new.fence), True, "delete with the fence of the lease")
+    expect_same(await store.record("r"), None, "a deleted run")
+    expect_same(await store.delete("r", fence=new.fence), False, "delete of a run that is gone")
+
+
+@store_check
+async def a_locked_run_does_not_delay_the_leases_of_others(store: Store) -> None:
+    """While one run is locked from outside, all other leases are renewed, and its own later."""
+    if not isinstance(store, SupportsRunLocks):
+        return
+    leases = [await store.create(f"r{number}", [b"one"], worker="me", ttl=60) for number in range(150)]
+    async with store.lock_run("r70"):
+        renewed = await store.renew(leases, ttl=90)
+        expect_same({f"r{number}" for number in range(150)} - {*renewed}, {"r70"}, "the leases that were not renewed")
+        locked = await known(store, "r70")
+        expect_same((locked.fence, locked.is_leased), (leases[70].fence, True), "the lease of the locked run")
+    renewed = await store.renew(leases, ttl=120)
+    expect_same(len(renewed), 150, "the number of leases that were renewed once the run was unlocked")
 
 
 @store_check

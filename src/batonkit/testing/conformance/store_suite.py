@@ -28,6 +28,7 @@ from .store_checks import (
     Open,
     StoreCheck,
     StoreWithInbox,
+    SupportsRunLocks,
     channel_check,
     check_name,
     expect,
@@ -235,5 +236,6 @@ __all__ = [
     "SHARED_STORE_CHECKS",
     "STORE_CHECKS",
     "StoreCheck",
+    "SupportsRunLocks",
     "check_name",
 ]
