@@ -127,7 +127,8 @@ def apply_options(agent: AgentDefinition[Any, Any], options: RunOptions) -> Agen
     Raises:
         SetupError: A name in `tools` is not a tool of the agent.
     """
-    common, own = options.get(ALL_AGENTS, _KEEP), options.get(agent.name, _KEEP)
+    common = options.get(ALL_AGENTS, _KEEP)
+    own = options.get(agent.name, _KEEP)
     changes = {field: value for field, value in asdict(own).items() if value is not None}
     if own.model is None and common.model is not None:
         changes["model"] = common.model

@@ -100,7 +100,8 @@ class AgentTool(Struct, dict=True, eq=False):
         message = self._parse_message(arguments)
         if isinstance(message, ToolResult):
             return message
-        inner, prefix = self._start(ctx, message), keys.flow_in_call(ctx._scope)
+        inner = self._start(ctx, message)
+        prefix = keys.flow_in_call(ctx._scope)
         if not self.stream_events:
             ctx._run.log.mute(prefix)
         try:

@@ -67,7 +67,8 @@ class Compactor(Struct):
         Returns:
             The number of model calls that were made for nothing; they are recorded with the response.
         """
-        ctx, compaction = self.ctx, compiled.compaction
+        ctx = self.ctx
+        compaction = compiled.compaction
         key = keys.inside(keys.response(ctx._scope, turn), "compact")
         if ctx._run.log.has_past and _apply_recorded(ctx, key):
             return 0
@@ -148,7 +149,8 @@ class Compactor(Struct):
         self, compaction: Compaction, covered: Covered, own: RunContext[Any], model: Model
     ) -> _Summary:
         shown = [(_with_author(message, entry), entry) for message, entry in covered.entries]
-        messages, given = [message for message, _ in shown], compaction.summarizer
+        messages = [message for message, _ in shown]
+        given = compaction.summarizer
         if callable(given) and not isinstance(given, Model):
             returned: Any = await maybe_await(given(own, messages))
             return _Summary(_entries_of(returned, shown, own._origin))

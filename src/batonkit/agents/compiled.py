@@ -196,7 +196,8 @@ def recorded_tool_table(
     agent: AgentWithTools[Any, Any], ctx: AgentContext[Any], response: AgentResponded
 ) -> ToolTable | None:
     """Return the tools of a recorded turn; None if a call has no result yet."""
-    tools, log = agent._tool_table, ctx._run.log
+    tools = agent._tool_table
+    log = ctx._run.log
     names: list[str] = []
     for position, call in enumerate(response.message.tool_calls):
         ends_run = tools.has_exit and call.name == EXIT_TOOL

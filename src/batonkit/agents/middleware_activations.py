@@ -89,7 +89,9 @@ class ActivationChain(Struct):
     async def _call(self, position: int, suffix: str) -> Action | None:
         if position == len(self.layers):
             return await self._attempt()
-        layer, ctx, count = self.layers[position], self.ctx, 0
+        layer = self.layers[position]
+        ctx = self.ctx
+        count = 0
 
         async def following() -> Action | None:
             nonlocal count
@@ -126,7 +128,8 @@ class ActivationChain(Struct):
             ctx = self.ctx
             if self._attempts > 1:
                 ctx = self.restart(Origin(keys.attempt(ctx._scope, self._attempts), ctx.agent, ctx._origin.parent))
-            log, key = ctx._run.log, keys.failure(ctx._scope)
+            log = ctx._run.log
+            key = keys.failure(ctx._scope)
             failed = log.find(key, StepCompleted) if log.has_past else None
             if failed is None:
                 return await self._run(ctx)
@@ -159,7 +162,8 @@ class ActivationChain(Struct):
         if failed is None:
             return
         ctx = failed.ctx
-        self._failed, self._recorded = None, failed
+        self._failed = None
+        self._recorded = failed
         ctx._run.forget_suspended(ctx._scope)
         ctx._take_changes()
         changes = ValueChanges.merge((ctx._all_changes(), failed.values.changes()))

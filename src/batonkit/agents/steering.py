@@ -15,7 +15,8 @@ def add_recorded_messages(ctx: AgentContext[Any], key: str) -> int:
     Returns:
         The number of messages.
     """
-    count, log = 0, ctx._run.log
+    count = 0
+    log = ctx._run.log
     while (added := log.find(keys.inside(key, f"user{count + 1}"), UserMessageAdded)) is not None:
         ctx._history.apply(added, ctx._origin)
         count += 1
@@ -29,7 +30,8 @@ async def add_sent_messages(ctx: AgentContext[Any], key: str) -> None:
     """
     if keys.is_nested(ctx._origin.id):
         return
-    log, signals = ctx._run.log, ctx._run.signals
+    log = ctx._run.log
+    signals = ctx._run.signals
     count = add_recorded_messages(ctx, key) if log.has_past else 0
 
     def record(sent: Sequence[SentMessage]) -> list[UserMessageAdded]:
@@ -39,7 +41,8 @@ async def add_sent_messages(ctx: AgentContext[Any], key: str) -> None:
         ]
 
     if signals.messages:
-        sent, signals.messages = signals.messages, []
+        sent = signals.messages
+        signals.messages = []
         for event in record(sent):
             log.write(event)
             ctx._history.apply(event, ctx._origin)

@@ -69,7 +69,8 @@ async def stop_after_tools(
 
     The decision of a function, and the answer, are recorded.
     """
-    log, key = ctx._run.log, keys.inside(response.key, keys.STOP)
+    log = ctx._run.log
+    key = keys.inside(response.key, keys.STOP)
     results = _results(ctx, response, tool_names)
     content = await _decide(behavior, ctx, results, key) if results else None
     if content is None:
@@ -86,7 +87,8 @@ async def stop_after_tools(
 
 def _results(ctx: AgentContext[Any], response: AgentResponded, tool_names: Collection[str]) -> list[ToolReturned]:
     """Return the results of tools in the order of the calls, without those of refused calls."""
-    log, found = ctx._run.log, list[ToolReturned]()
+    log = ctx._run.log
+    found = list[ToolReturned]()
     for position, call in enumerate(response.message.tool_calls):
         if call.name not in tool_names or call.name in response.disabled_tools:
             continue

@@ -37,7 +37,8 @@ async def decide_task_calls(
     is_concurrent: bool = False,
 ) -> TaskDecision:
     """Decide how the task ends: with the first valid result or else the first cancellation."""
-    task, decision = ctx._task, TaskDecision()
+    task = ctx._task
+    decision = TaskDecision()
     assert task is not None
     chosen: int | None = None
     # A result must not be lost because the model also cancels.
@@ -51,13 +52,15 @@ async def decide_task_calls(
             continue
         action = _parse(task, call, decision, position, ctx.agent)
         if action is not None:
-            decision.action, chosen = action, position
+            decision.action = action
+            chosen = position
             text = _FINISHED if type(action) is Finish else _CANCELLED
             decision.results[position] = (text, False)
     if chosen is not None and is_concurrent:
         refusal = await _claim(ctx, keys.call(key, chosen), dict(calls)[chosen], task.return_to)
         if refusal is not None:
-            decision.action, decision.results[chosen] = None, (refusal, True)
+            decision.action = None
+            decision.results[chosen] = (refusal, True)
     return decision
 
 

@@ -66,7 +66,8 @@ _logger = logging.getLogger("baton.agents")
 
 async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
     """Run an agent; if it fails, replace its messages by a report of the error."""
-    log, key = ctx._run.log, keys.failure(ctx._scope)
+    log = ctx._run.log
+    key = keys.failure(ctx._scope)
     failed = log.find(key, StepCompleted)
     if failed is not None:
         # It failed before a restart: it must not run again, but its value changes count.
@@ -112,7 +113,8 @@ class ThenTransfer(AgentWrapper[C, Out]):
         key = keys.inside(ctx._scope, "then")
         arguments = msgspec.json.encode({"agent_name": self.to}).decode()
         call = ToolCall(keys.as_call_id(key), TRANSFER_TOOL, arguments)
-        log, origin = ctx._run.log, ctx._origin
+        log = ctx._run.log
+        origin = ctx._origin
         response = log.find(key, AgentResponded)
         if response is None:
             response = AgentResponded(key, origin, time(), AssistantMessage(tool_calls=(call,)))

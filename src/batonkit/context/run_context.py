@@ -327,7 +327,8 @@ class RunContext(Struct, Generic[C], eq=False):
 
     async def _wait_live(self, live: LiveConversation, asked: InterruptRaised) -> Any:
         """Wait for the answer while the run stays in progress, until the deadline."""
-        run, key = self._run, asked.key
+        run = self._run
+        key = asked.key
         left = asked.deadline - await run.signals.now() if asked.deadline else None
         limit = asyncio.timeout(left)
         try:

@@ -137,7 +137,8 @@ class Values(_ReadableValues):
         if not self._written and not self._removed:
             return None
         changes = ValueChanges(self._written, tuple(sorted(self._removed)))
-        self._written, self._removed = {}, set()
+        self._written = {}
+        self._removed = set()
         return changes
 
     def _all_changes(self) -> ValueChanges | None:
@@ -152,7 +153,8 @@ class Values(_ReadableValues):
             self._all[key] = None
         self._data.update(freeze_items(changes.written))
         self._all.update(dict.fromkeys(changes.written))
-        self._written, self._removed = {}, set()
+        self._written = {}
+        self._removed = set()
 
 
 class TrackedValues(_ReadableValues, MutableMapping[str, Any]):

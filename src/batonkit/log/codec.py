@@ -92,7 +92,8 @@ class EventDecoder:
             known: Origins of earlier events, if these are not read.
             count: The number of those events.
         """
-        self._known, self._count = known, count
+        self._known = known
+        self._count = count
         self._forget_origins()
 
     def _forget_origins(self) -> None:
@@ -127,7 +128,8 @@ class EventDecoder:
         Raises:
             LogError: The line is not an event.
         """
-        position, self._count = self._count, self._count + 1
+        position = self._count
+        self._count = self._count + 1
         try:
             return self._decoder.decode(line)
         except _UNREADABLE as error:

@@ -44,7 +44,9 @@ class Origin:
     @property
     def place(self) -> tuple[str, ...]:
         """The names of the agents that this one is nested in, outermost first, and its own."""
-        names, origin, around = [self.agent], self.parent, keys.parent(self.id)
+        names = [self.agent]
+        origin = self.parent
+        around = keys.parent(self.id)
         while origin is not None and around:
             # The path of a workflow's step also has the steps before it; only the agent around it has a shorter id.
             if keys.contains(origin.id, around):

@@ -197,13 +197,16 @@ class FixedView(Struct):
         if selection is None or prefix.stop > self._own:
             own = self.chosen[self._given + prefix.stop - self._own :]
             first = [entry.message for entry in prefix.entries]
-            self._own, self._summarized = prefix.stop, len(first)
+            self._own = prefix.stop
+            self._summarized = len(first)
         else:
             own = self.chosen[self._given :]
             first = selection.read(selection.choose([*prefix.entries, *self.entries[prefix.stop : self._own]]))
             if prefix.readers == "activation":
                 self._selected_from = prefix
-        self.chosen, self._given, self._forms = [*first, *own], len(first), {}
+        self.chosen = [*first, *own]
+        self._given = len(first)
+        self._forms = {}
 
 
 def _show(entries: Sequence[HistoryEntry], own: Origin, hides: bool) -> list[tuple[Message, HistoryEntry]]:

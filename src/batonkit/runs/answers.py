@@ -247,7 +247,8 @@ def _edit_events(events: Sequence[types.Event], edit: Mapping[str, Any]) -> list
     recorded = {event.key for event in events}
     for key in edit:
         if key not in recorded:
-            run_id, some = run_started_event(events).run_id, quote_names([event.key for event in events[:8]])
+            run_id = run_started_event(events).run_id
+            some = quote_names([event.key for event in events[:8]])
             raise RunError(f"run `{run_id}` has no event `{key}` before the fork; its events start with {some}")
     first = next(number for number, event in enumerate(events) if event.key in edit)
     interrupts = {event.key: event for event in events if isinstance(event, types.InterruptRaised)}

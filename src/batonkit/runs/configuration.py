@@ -49,9 +49,11 @@ class RunnerOptions(Struct, frozen=True, kw_only=True):
 
     def compile(self, team: Team) -> FlowConfig:
         """Return the configuration of the flows of a team. Raises SetupError if they do not fit."""
-        rules, history = self.handoff_rules, self.history
+        rules = self.handoff_rules
+        history = self.history
         if rules.loop_fallback is not None and team.members.get(rules.loop_fallback) is None:
-            given, names = f"HandoffRules(loop_fallback={show(rules.loop_fallback)})", quote_names([*team.members])
+            given = f"HandoffRules(loop_fallback={show(rules.loop_fallback)})"
+            names = quote_names([*team.members])
             raise SetupError(f"{given} is not an agent of the team, which has: {names}")
         return FlowConfig(
             team,

@@ -215,7 +215,8 @@ def open_state(
 
 def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint: dict[str, str]) -> RunStarted:
     """Return the first event of a new run, without what depends on the thread's earlier runs."""
-    values, limits = args.get("values"), args.get("limits")
+    values = args.get("values")
+    limits = args.get("limits")
     return RunStarted(
         "run",
         RUN_ORIGIN,

@@ -218,7 +218,8 @@ class RunResult(Generic[Out]):
     def _describe_incomplete(self) -> str:
         answers = ""
         if self.status == "suspended":
-            state, answers = "is suspended", ", answers"
+            state = "is suspended"
+            answers = ", answers"
         elif self.status == "failed":
             state = "failed" if self.error is None else f"failed with {type(self.error).__name__}: {self.error}"
         else:
@@ -234,7 +235,8 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
 
     There is no content in it: messages of exceptions may quote models and users, and are logged at DEBUG only.
     """
-    events, meter = run.log.events[past_events:], run.meter
+    events = run.log.events[past_events:]
+    meter = run.meter
     if not events:
         # A replay.
         return
@@ -246,7 +248,8 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
     while cause is not None and len(causes) < _MAX_CAUSES:
         causes.append(type(cause).__name__)
         cause = cause.__cause__
-    seconds, reason = events[-1].timestamp - events[0].timestamp, " from ".join(causes)
+    seconds = events[-1].timestamp - events[0].timestamp
+    reason = " from ".join(causes)
     text = "run `%s` %s after %.3f s: %d tokens, %s%s"
     RUN_LOGGER.info(text, run.id, status, seconds, meter.tokens, cost, f"; {reason}" if reason else "")
     if error is not None:
@@ -281,7 +284,10 @@ def usage_from_events(events: Iterable[Event], before: RunUsage | None = None) -
         The usage in total, by agent, by model and by edge.
     """
     before = before or RunUsage(Usage(), {}, {})
-    total, by_agent, by_model, by_edge = before.total, {**before.by_agent}, {**before.by_model}, {**before.by_edge}
+    total = before.total
+    by_agent = {**before.by_agent}
+    by_model = {**before.by_model}
+    by_edge = {**before.by_edge}
     for event in events:
         if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
             usage = usage_of(event)

@@ -25,7 +25,9 @@ def given_options(args: RunArgs[Any] | ResumeArgs[Any], team: Team) -> RunOption
     Raises:
         SetupError: An agent is not part of the team or does not call a model, or an option does not fit it.
     """
-    model, settings, by_agent = args.get("model"), args.get("model_settings"), args.get("agent_options")
+    model = args.get("model")
+    settings = args.get("model_settings")
+    by_agent = args.get("agent_options")
     options: dict[str, AgentOptions] = {}
     if model is not None or settings is not None:
         options[ALL_AGENTS] = AgentOptions(model=model, model_settings=settings)

@@ -87,7 +87,8 @@ def _sqlite(path: str, options: dict[str, str]) -> FullStore:
 
     if not path or path.endswith(("/", os.sep)):
         raise SetupError(f"store is {path!r}, which is not a file name; use {EXAMPLES}")
-    durability, seconds = options.pop("durability", "process"), options.pop("timeout", "10")
+    durability = options.pop("durability", "process")
+    seconds = options.pop("timeout", "10")
     if options:
         raise SetupError(f"sqlite: addresses take `durability` and `timeout`, not {quote_names([*options])}")
     try:

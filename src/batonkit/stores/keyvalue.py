@@ -368,7 +368,8 @@ class KeyValueStore(RunsInMemory):
             tail = ()
         document = RunDocument(record, pieces, tail, self._notes.get(run_id, {}), self._taken.get(run_id, 0))
         await self._documents.set(_run(run_id), document.encode())
-        self._pieces[run_id], self._packed[run_id] = pieces, packed
+        self._pieces[run_id] = pieces
+        self._packed[run_id] = packed
         return pieces
 
     def _changed_pages(self, changed: Collection[str]) -> Mapping[int, Collection[str]]:

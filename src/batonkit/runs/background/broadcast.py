@@ -89,7 +89,8 @@ async def iter_batches(source: AsyncGenerator[T], silence: float | None) -> Asyn
             if not done:
                 yield ()
                 continue
-            finished, pending = pending, None
+            finished = pending
+            pending = None
             try:
                 item = finished.result()
             except StopAsyncIteration:

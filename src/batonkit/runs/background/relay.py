@@ -109,7 +109,9 @@ class RunRelay:
         if self._channel is None or (self._loop is loop and self._tasks):
             return
         # A new name for each event loop: it may be that of a forked process.
-        self._loop, self._flush_timer, self._sender = loop, None, os.urandom(8).hex()
+        self._loop = loop
+        self._flush_timer = None
+        self._sender = os.urandom(8).hex()
         self._tasks = {
             asyncio.create_task(self._listen(self._channel), name="baton relay"),
             asyncio.create_task(self._announce_often(), name="baton relay announcements"),
@@ -117,13 +119,15 @@ class RunRelay:
 
     async def close(self) -> None:
         """Stop listening."""
-        tasks, self._tasks = self._tasks, set()
+        tasks = self._tasks
+        self._tasks = set()
         if self._loop is asyncio.get_running_loop():
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
-        self._loop, self.is_live = None, False
+        self._loop = None
+        self.is_live = False
 
     @contextmanager
     def watching(self, run_id: str) -> Generator[Watcher]:
@@ -178,8 +182,10 @@ class RunRelay:
 
     def _flush(self) -> None:
         self._flush_timer = None
-        counts, deltas = self._changed, self._deltas
-        self._changed, self._deltas = {}, {}
+        counts = self._changed
+        deltas = self._deltas
+        self._changed = {}
+        self._deltas = {}
         messages = [RelayMessage(self._sender, stored=part) for part in _split(counts)]
         for run_id, pending in deltas.items():
             messages += [RelayMessage(self._sender, run_id=run_id, deltas=part) for part in _pack(run_id, pending)]

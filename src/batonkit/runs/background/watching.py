@@ -19,7 +19,9 @@ async def watch_run(repository: RunRepository, run_id: str, *, after: int) -> As
 
     The store's channel says when there is something new; without one, the store is polled, and there are no deltas.
     """
-    decoder, seq, pause = EventDecoder(), 0, _MIN_POLL_INTERVAL
+    decoder = EventDecoder()
+    seq = 0
+    pause = _MIN_POLL_INTERVAL
     with repository.relay.watching(run_id) as watcher:
         while True:
             # The record first: if the run stops in between, its last events are read nevertheless.

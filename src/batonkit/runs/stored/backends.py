@@ -93,7 +93,8 @@ class NewRun(_StoredBackend):
 
     async def create_and_open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Create the run at once and open it. Raises ThreadBusyError."""
-        repository, deadline = self._repository, monotonic() + self._repository.ttl
+        repository = self._repository
+        deadline = monotonic() + self._repository.ttl
         started, thread = await repository.prepare(self._started, self._args)
         lease = await self._create(started, [encode_header(), encode_event(started)])
         log = Log()
@@ -115,7 +116,8 @@ class NewRun(_StoredBackend):
         return self._attach(opened, journal, run, thread)
 
     async def _create(self, started: RunStarted, lines: Sequence[bytes]) -> Lease:
-        repository, sent = self._repository, monotonic()
+        repository = self._repository
+        sent = monotonic()
         lease = await repository.create(started, lines, worker=new_id(), ttl=repository.ttl)
         if self._journal is not None:
             self._journal.lease_deadline = sent + repository.ttl

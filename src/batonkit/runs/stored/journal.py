@@ -165,7 +165,10 @@ class Journal:
                 await asyncio.wait([self._written])
             else:
                 batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at, self._notes)
-                self._lines, self._status, self._undelivered, self._notes = [], None, [], {}
+                self._lines = []
+                self._status = None
+                self._undelivered = []
+                self._notes = {}
                 await self._write(batch)
         if self.failure is not None:
             raise self.failure
@@ -208,7 +211,8 @@ class Journal:
         If the run is to be cancelled and has not finished, the lease stays.
         """
         if self.failure is None:
-            self._status, self._wake_at = status, wake_at
+            self._status = status
+            self._wake_at = wake_at
             self._notes.update(notes or {})
             await self.drain()
 
@@ -248,7 +252,8 @@ class Journal:
             self._count += 1
 
     async def _write(self, batch: _Batch) -> None:
-        self._is_writing, started = True, monotonic()
+        self._is_writing = True
+        started = monotonic()
         try:
             if self._create is not None:
                 await self._finish_despite_cancel(self._commit(batch))
@@ -261,7 +266,9 @@ class Journal:
                 left = max(_LAST_SECONDS, started + self._store_seconds - monotonic())
                 await self._finish_despite_cancel(self._commit(batch, is_retry=True), seconds=left)
         finally:
-            written, self._is_writing, self._written = self._written, False, None
+            written = self._written
+            self._is_writing = False
+            self._written = None
             if written is not None:
                 written.set_result(None)
 
@@ -269,7 +276,8 @@ class Journal:
         try:
             if self._create is not None:
                 self.lease = await self._create([encode_header(), *batch.lines])
-                self._create, self._seq = None, len(batch.lines) + 1
+                self._create = None
+                self._seq = len(batch.lines) + 1
                 if batch.status is not None or batch.notes:
                     await self._append(_Batch((), batch.status, (), batch.wake_at, batch.notes), is_retry=False)
             else:
@@ -282,7 +290,8 @@ class Journal:
         undelivered = batch.undelivered
         if not self._lines:
             # Only deltas can have arrived meanwhile.
-            undelivered, self._undelivered = [*undelivered, *self._undelivered], []
+            undelivered = [*undelivered, *self._undelivered]
+            self._undelivered = []
         for deliver, event in undelivered:
             deliver(event)
 
@@ -291,7 +300,8 @@ class Journal:
         assert lease is not None
         options = self._options(batch, lease)
         flags = await self._append_until_it_works(batch, lease, options, is_retry=is_retry)
-        self.cancel_requested, self.inbox = flags.cancel_requested, flags.inbox
+        self.cancel_requested = flags.cancel_requested
+        self.inbox = flags.inbox
         if flags.cancel_requested and self.run is not None:
             self.run._stop_on_request(flags.cancel_requested)
         self._seq += len(batch.lines)
@@ -302,7 +312,8 @@ class Journal:
     async def _append_until_it_works(
         self, batch: _Batch, lease: Lease, options: AppendOptions, *, is_retry: bool
     ) -> RunFlags:
-        attempt, pause = 1, _FIRST_PAUSE
+        attempt = 1
+        pause = _FIRST_PAUSE
         while True:
             try:
                 return await self._store.append(lease.run_id, self._seq, batch.lines, **options)
@@ -318,7 +329,8 @@ class Journal:
                     raise
                 _logger.warning("could not write to run `%s`; retrying", lease.run_id, exc_info=True)
                 await asyncio.sleep(pause)
-                attempt, pause = attempt + 1, pause * 2
+                attempt = attempt + 1
+                pause = pause * 2
 
     def _options(self, batch: _Batch, lease: Lease) -> AppendOptions:
         options: AppendOptions = {"fence": lease.fence}
@@ -406,7 +418,9 @@ class LeaseHeartbeat:
         """Renew this run's lease from now on."""
         if self._loop is not None and self._loop.is_closed():
             # Its runs, timer and task ended without a trace.
-            self._runs, self._timer, self._task = {}, None, None
+            self._runs = {}
+            self._timer = None
+            self._task = None
         self._loop = asyncio.get_running_loop()
         self._runs[journal] = run
         if self._timer is None and self._task is None:
@@ -466,7 +480,9 @@ class LeaseHeartbeat:
 
     def _renewed(self, journal: Journal, lease: Lease, renewed: Lease, sent: float) -> None:
         if self._is_held(journal, lease):
-            journal.lease, journal.lease_deadline, journal.inbox = renewed, sent + self._ttl, renewed.inbox
+            journal.lease = renewed
+            journal.lease_deadline = sent + self._ttl
+            journal.inbox = renewed.inbox
             if renewed.cancel_requested:
                 self._runs[journal]._stop_on_request(renewed.cancel_requested)
 

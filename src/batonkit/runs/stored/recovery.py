@@ -18,7 +18,8 @@ _MAX_POLL_LOAD = 0.05
 """Maximum fraction of time spent polling, for stores that are slow to list runs."""
 _MAX_PAUSE = 10.0
 _MAX_FOUND = 1000
-_FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
+_FIRST_DELAY = 1.0
+_MAX_DELAY = 60.0
 _PERMANENT_DELAY = 300.0
 _FORGET_AFTER = 3600.0
 
@@ -57,9 +58,11 @@ class FailedAttempts:
     async def failed(self, run_id: str, error: Exception) -> float:
         """Record that a run could not be driven; return the seconds to wait before the next attempt."""
         known = self._delays.get(run_id)
-        first, most = (_FIRST_DELAY, _MAX_DELAY)
+        first = _FIRST_DELAY
+        most = _MAX_DELAY
         if isinstance(error, PERMANENT_ERRORS):
-            first, most = _PERMANENT_DELAY, _PERMANENT_DELAY
+            first = _PERMANENT_DELAY
+            most = _PERMANENT_DELAY
         seconds = first if known is None else min(max(known.seconds, first) * 2, most)
         self.postpone(run_id, seconds)
         _logger.warning("could not take over run `%s`; retrying in %g s", run_id, seconds, exc_info=error)

@@ -114,7 +114,8 @@ class RunRepository:
 
     def claim(self, run_id: str) -> None:
         """Register the current task as the driver of a run. Raises RunConflictError if it has one."""
-        known, driver = self._driven.get(run_id), asyncio.current_task()
+        known = self._driven.get(run_id)
+        driver = asyncio.current_task()
         assert driver is not None
         # The driver of an event loop that was closed has stopped without a trace.
         if known is not None and not known.done() and not known.get_loop().is_closed():
@@ -128,7 +129,8 @@ class RunRepository:
     @contextmanager
     def closing(self, run_id: str) -> Generator[None]:
         """Let others in this process who reopen a run wait while its driver stores that it stops."""
-        driver, closed = asyncio.current_task(), asyncio.get_running_loop().create_future()
+        driver = asyncio.current_task()
+        closed = asyncio.get_running_loop().create_future()
         self._closing[run_id] = closed
         try:
             yield
@@ -308,7 +310,8 @@ class RunRepository:
 
     async def _keep_unread(self, flow: TeamFlow, journal: Journal) -> None:
         """Let messages that came with a resumption wait for the next run: no agent has read them."""
-        run, started = flow.run, run_started_event(flow.run.log.events)
+        run = flow.run
+        started = run_started_event(flow.run.log.events)
         for sent in run.signals.messages:
             # The id is the same if the process dies before the end of the run is stored.
             run_id = f"{run.id}.{sent.id}"
@@ -401,7 +404,8 @@ class RunRepository:
         started = run_started_event(events)
         previous = started.previous_run_id
         if thread:
-            started, previous = replace(started, thread=thread), ""
+            started = replace(started, thread=thread)
+            previous = ""
         lines = [encode_header(), encode_event(started), *map(encode_event, events[1:])]
         is_stored = await self.store.record(source.run_id) is not None
         try:

@@ -123,7 +123,8 @@ def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
     origins: list[tuple[str, str]] = []
     entries: list[_Entry] = []
     for entry in part.entries.entries:
-        place, origin = -1, entry.origin
+        place = -1
+        origin = entry.origin
         if origin is not None:
             place = places.setdefault(origin.id, len(origins))
             if place == len(origins):

@@ -81,7 +81,8 @@ class ThreadReader:
         """Return the state after a run: go back to the first or a cached run, then forward again."""
         whole = whole or self._reads_all
         unread: list[ThreadPart] = []
-        state, pages = NO_THREAD, _RunPages(self._store, record)
+        state = NO_THREAD
+        pages = _RunPages(self._store, record)
         current: RunRecord | RunNote | None = record
         oldest = await self._store.list(thread=record.thread, limit=1, oldest_first=True)
         first_run = oldest.records[0].run_id if oldest.records else ""
@@ -161,7 +162,8 @@ class _RunPages:
 
     def __init__(self, store: FullStore, newest: RunRecord) -> None:
         self._store = store
-        self._thread, self._before = newest.thread, newest.number
+        self._thread = newest.thread
+        self._before = newest.number
         self._found: dict[str, RunNote] = {}
         self._size = 0
 

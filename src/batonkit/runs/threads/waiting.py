@@ -87,7 +87,9 @@ class WaitingRun:
         return await self._repository.cancel_suspended(flow)
 
     async def _wait(self, sink: EventSink | None, run: SupportsStop) -> OpenRun | FollowedRun:
-        repository, store, thread = self._repository, self._repository.store, self._started.thread
+        repository = self._repository
+        store = self._repository.store
+        thread = self._started.thread
         pause = _MIN_PAUSE
         with repository.inbox.notified(thread) as promoted:
             while True:
@@ -171,8 +173,10 @@ class WaitingRun:
     async def _stopped_run(self, run_id: str) -> tuple[OpenRun, RunResult[Any]]:
         """Return the state and the result of a run that another worker has driven until it stopped."""
         repository = self._repository
-        record, events = await repository.record(run_id), await repository.events(run_id)
-        started, args = run_started_event(events), ResumeArgs[Any](context=self._args.get("context"))
+        record = await repository.record(run_id)
+        events = await repository.events(run_id)
+        started = run_started_event(events)
+        args = ResumeArgs[Any](context=self._args.get("context"))
         thread = await repository.threads.state_after(started.previous_run_id)
         entries = thread.entries
         is_completed = record.status == "completed"

@@ -70,7 +70,9 @@ class _Iteration:
     def commit(self) -> None:
         """Commit what waits, and resume the writers."""
         jobs = [job for job in self._waiting if not job[1].done()]
-        self._waiting, self._is_open, self._has_several = [], False, len(jobs) > 1
+        self._waiting = []
+        self._is_open = False
+        self._has_several = len(jobs) > 1
         outcomes: Sequence[Outcome] | None = None
         try:
             if len(jobs) > 1:

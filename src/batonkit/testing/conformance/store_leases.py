@@ -308,7 +308,8 @@ async def the_clock_is_that_of_the_records(store: Store) -> None:
     """The store tells the time that it writes into records."""
     before = await store.now()
     await store.create("r", [b"one"], worker="me", ttl=60)
-    record, after = await known(store, "r"), await store.now()
+    record = await known(store, "r")
+    after = await store.now()
     expect(before <= record.created_at <= after, f"created at {record.created_at}, between {before} and {after}")
     expect(before + 60 <= record.lease_until <= after + 60, "the lease does not last for its seconds")
 

@@ -162,7 +162,8 @@ async def _count_wins(open: Open, me: int) -> list[str]:
 
 
 async def _exchange_messages(open: OpenWithInbox, me: int) -> list[str]:
-    sent, took = 0, list[str]()
+    sent = 0
+    took = list[str]()
     async with opened(open) as store:
         while True:
             if sent < LINES:
@@ -172,7 +173,8 @@ async def _exchange_messages(open: OpenWithInbox, me: int) -> list[str]:
             waiting = [message.run_id for message in await store.inbox("shared inbox", limit=2)]
             if not waiting and sent == LINES:
                 return took
-            seq, lines = len(await store.load("inbox")), [run_id.encode() for run_id in waiting]
+            seq = len(await store.load("inbox"))
+            lines = [run_id.encode() for run_id in waiting]
             taking = store.append("inbox", seq, lines, take=waiting)
             if await _succeeds(taking, (RunConflictError, MessageGoneError)):
                 took += waiting
