@@ -33,20 +33,23 @@ def quote_names(names: Sequence[str]) -> str:
 
 def nearest(name: object, names: Iterable[object]) -> str:
     """Suggest the nearest valid name as the end of an error message, or return ""."""
+    found = _closest(name, names)
+    return f"; did you mean `{found}`?" if found else ""
+
+
+def misspelled(name: str, given: Iterable[object]) -> str:
+    """Name the key that was given for a missing one as the end of a message, or return ""."""
+    found = _closest(name, given)
+    return f"; did you write `{found}` instead?" if found else ""
+
+
+def _closest(name: object, names: Iterable[object]) -> str:
     from difflib import get_close_matches
 
     # The keys of a mapping that a program passes may be anything.
     texts = [each for each in names if isinstance(each, str)]
     found = get_close_matches(name, texts, n=1) if isinstance(name, str) else []
-    return f"; did you mean `{found[0]}`?" if found else ""
-
-
-def misspelled(name: str, given: Iterable[str]) -> str:
-    """Name the key that was given for a missing one as the end of a message, or return ""."""
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, [*given], n=1)
-    return f"; did you write `{found[0]}` instead?" if found else ""
+    return found[0] if found else ""
 
 
 def with_article(noun: str) -> str:

@@ -342,7 +342,7 @@ async def test_handoff_hooks_are_called_for_all_kinds_of_transfers() -> None:
 
 
 async def test_a_hook_can_interrupt() -> None:
-    # The transfer waits for the answer; the hook is not called again later.
+    # B waits for the answer; the hook is not called again later.
     answers: list[Any] = []
 
     class AskingHooks(RunHooks):
@@ -352,7 +352,8 @@ async def test_a_hook_can_interrupt() -> None:
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     runner = Runner(Agent("A", handoffs=[Agent("B", tools=[ask])]), model=model, hooks=AskingHooks())
     first = await runner.run("hi")
-    assert ([question.payload for question in first.interrupts], first.agent) == (["to B?"], "A")
+    # The transfer is recorded, so B holds control; it starts once the hook has its answer.
+    assert ([question.payload for question in first.interrupts], first.agent) == (["to B?"], "B")
     second = await runner.resume(first.run_id, "go")
     assert ([question.payload for question in second.interrupts], second.agent) == (["?"], "B")
     assert (await runner.resume(first.run_id, "yes")).output == "done"

@@ -170,9 +170,9 @@ def test_typed_output_values_and_unusual_arguments_are_repeated(monkeypatch: pyt
 
 def test_an_open_question_and_a_failure_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     team = _desk(triage=[call("transfer_to_refunds")], refunds=[call("ask_reason")])
-    source = write_test(_record(team))
+    source = write_test(_record(team, context=Accounts()))
     assert "result.interrupts" in source
-    _execute(source, _desk(), monkeypatch)
+    _execute(source, _desk(), monkeypatch, CONTEXT=Accounts())
 
     again = [call("search", query={}) for _ in range(3)]
     failed = write_test(_record(_desk(triage=again), limits=Limits(model_calls=2)))

@@ -18,7 +18,7 @@ from batonkit.testing import FaultyStore, ScriptedModel, call
 
 
 @tool
-async def pay(ctx: RunContext[str]) -> str:
+async def pay(ctx: RunContext[str | None]) -> str:
     """Pay."""
     answer = await ctx.interrupt("pay?")
     return f"{answer} from {ctx.context}"

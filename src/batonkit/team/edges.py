@@ -40,16 +40,15 @@ def find_route(member: TeamMember, transfer: Transfer, ctx: AgentContext[Any], t
     # The tool does not run again after a resume, but then the team knows the agent.
     is_dynamic = to in ctx._run.dynamic_agents or (transfer.via and to in team.members)
     if route is None and to not in routes.reachable and not is_dynamic:
-        raise _unknown_target(member, transfer)
+        raise _unknown_target(member, transfer, is_resumed=ctx._run.log.has_past)
     return route
 
 
-def _unknown_target(member: TeamMember, transfer: Transfer) -> TransferError:
+def _unknown_target(member: TeamMember, transfer: Transfer, *, is_resumed: bool) -> TransferError:
     source = member.agent.name
     to = transfer.to
     reason = ""
-    if transfer.via:
-        # Calls to unknown targets are refused, so this one was followed before the run was resumed.
+    if transfer.via and is_resumed:
         reason = (
             f"`{source}` transferred to `{to}` with `{transfer.via}` before the run was resumed, but `{to}` is not "
             "part of this team; if a function made it, list it in Runner(extra_agents=[…])"

@@ -317,7 +317,7 @@ def test_a_store_and_valid_options_are_required() -> None:
 
 async def test_a_missing_package_error_has_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(_team("x"), store="memory:")
-    for name in ("starlette.applications", "uvicorn"):
+    for name in ("starlette", "uvicorn"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SetupError, match=r"batonkit\[serving\]"):
         api_app(runner)
