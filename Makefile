@@ -130,7 +130,7 @@ interop-phoenix: $(READY)  ## a traced run in Phoenix, read back through its API
 probes: $(READY)  ## the handoff probes on Baton and other frameworks, which are installed in .peers; `ARGS='--only agno'`
 	$(BIN)/python -m benchmarks.contract $(ARGS)
 
-release-check: $(READY)  ## builds sdist and wheel, checks them, and runs the quickstart of README from the wheel
+release-check: $(READY)  ## builds sdist and wheel, checks them, installs the wheel and follows the README
 	PYTHONPATH=. $(BIN)/python tests/release/check.py
 
 clean:

@@ -57,6 +57,21 @@ def test_the_date_of_the_outcomes_is_stated(name: str) -> None:
     assert load()["date"] in (REPOSITORY / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("probe", ["ping_pong", "crash", "next_message"])
+def test_the_small_table_of_the_readme_shows_the_recorded_outcomes(probe: str) -> None:
+    peers = load()["peers"]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    names = [heading.rpartition(" ") for heading in rows[0][1:]]
+    assert [version for _, _, version in names] == [peers[name.lower()]["version"] for name, _, _ in names]
+    column = next(column for column in SITUATIONS if column.probe == probe)
+    (row,) = (row for row in rows if row[0] == column.heading)
+    assert row[1:] == [column.cell(peers[name.lower()]) for name, _, _ in names]
+
+
 def test_the_blocks_are_written_between_their_markers(tmp_path: Path) -> None:
     page, results = tmp_path / "page.md", load()
     old = "".join(f"{name}\n{start}\nold\n{end}\n" for name in blocks_of(results) for start, end in [markers(name)])
