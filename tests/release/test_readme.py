@@ -1,4 +1,4 @@
-"""How the README is read by `make release-check` and the test that follows it."""
+"""Commands and extras are read from the README, and lines that cannot be followed are refused."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_the_extras_of_every_installation_are_read() -> None:
     assert extras_in(PAGE) == [{"openai", "serving"}, {"openai"}]
 
 
-async def test_a_command_that_nobody_follows_is_an_error(tmp_path: Path) -> None:
+async def test_an_unknown_command_is_an_error(tmp_path: Path) -> None:
     reader = Reader("```sh\npip install .\nbaton demo  # downloads a model\n```\n", tmp_path, tmp_path)
     with pytest.raises(ReadmeError, match="how to follow `baton demo  # downloads a model`"):
         await reader.run_commands()
