@@ -30,11 +30,12 @@ $(DOCS_READY): $(READY)
 
 $(DEMO_READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[local,openai,serving]' || $(BIN)/python -m pip install --quiet --editable '.[serving]'
+	@echo 'installing Baton, its server and an engine for small models into $(VENV); pip says what it downloads'
+	$(BIN)/python -m pip install --progress-bar off --editable '.[local,openai,serving]' || $(BIN)/python -m pip install --progress-bar off --editable '.[serving]'
 	@touch $(DEMO_READY)
 
-demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--language zh'`
-	$(BIN)/baton demo --store demo.db $(ARGS)
+demo: $(DEMO_READY)  ## a handoff, an approval, `kill -9` and a resume in this terminal, then a real model; `make demo MODEL=openai:gpt-5`
+	@$(BIN)/baton demo --store demo.db $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 test: $(READY)  ## the fast tests, in random order: no processes, no servers but our own in this process
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=$(SEED) --ignore=tests/architecture --ignore=tests/integration $(ARGS)
@@ -129,7 +130,7 @@ interop-phoenix: $(READY)  ## a traced run in Phoenix, read back through its API
 probes: $(READY)  ## the handoff probes on Baton and other frameworks, which are installed in .peers; `ARGS='--only agno'`
 	$(BIN)/python -m benchmarks.contract $(ARGS)
 
-release-check: $(READY)  ## builds sdist and wheel, checks them, and runs the quickstart of README from the wheel
+release-check: $(READY)  ## builds sdist and wheel, checks them, installs the wheel and follows the README
 	PYTHONPATH=. $(BIN)/python tests/release/check.py
 
 clean:

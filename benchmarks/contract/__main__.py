@@ -10,16 +10,16 @@ from typing import Any
 import click
 
 from benchmarks.contract.environments import ENVIRONMENTS, python_of, run_probes
-from benchmarks.contract.table import full_table, load, save, short_table, write_readmes
+from benchmarks.contract.table import full_table, load, save, write_page
 
 
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice([*ENVIRONMENTS]), help="Only this framework; may be repeated.")
 @click.option("--recorded", is_flag=True, help="Run nothing; use the recorded outcomes.")
 @click.option("--upgrade", is_flag=True, help="Install the newest versions first.")
-@click.option("--readme", is_flag=True, help="Write the short table into README.md and README.zh.md.")
+@click.option("--page", is_flag=True, help="Write the tables of docs/compare.md.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Frameworks at once.")
-def main(only: tuple[str, ...], recorded: bool, upgrade: bool, readme: bool, jobs: int) -> None:
+def main(only: tuple[str, ...], recorded: bool, upgrade: bool, page: bool, jobs: int) -> None:
     """Run the handoff probes, each framework in its own environment, with a scripted model."""
     results = load()
     names = [] if recorded else [*(only or ENVIRONMENTS)]
@@ -40,9 +40,8 @@ def main(only: tuple[str, ...], recorded: bool, upgrade: bool, readme: bool, job
                 save(results)
     shown = {**results, "peers": {name: peer for name, peer in results["peers"].items() if not only or name in only}}
     click.echo(full_table(shown))
-    if readme:
-        for name in write_readmes(results):
-            click.echo(f"\n{name} has no markers for the table, which is:\n\n{short_table(results, name)}")
+    if page:
+        write_page(results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tables of the recorded outcomes: the whole one, and the short one of the README."""
+"""Tables of the recorded outcomes: the whole one, and the short ones of docs/compare.md."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from benchmarks.contract.environments import ENVIRONMENTS, REPOSITORY
 
 RECORDED = Path(__file__).with_name("results.json")
-START, END = "<!-- probes:start -->", "<!-- probes:end -->"
+PAGE = REPOSITORY / "docs" / "compare.md"
 Results: TypeAlias = dict[str, Any]
 
 TITLES = {
@@ -25,59 +25,48 @@ TITLES = {
     "crash": "killed after a tool acted, before that is recorded; then resumed",
     "interrupt": "a tool that asks a person in its middle",
 }
-_SHORT = ("two_tools_two_transfers", "ping_pong", "next_message", "crash", "interrupt")
-READMES: Mapping[str, Sequence[str]] = {
-    "README.md": (
-        "framework",
-        "two tools and two transfers in one response",
-        "endless ping-pong",
-        "the next message is answered by",
-        "killed after a tool acted, then resumed",
-        "a question inside a tool",
-    ),
-    "README.zh.md": (
-        "框架",
-        "一次响应中有两个工具调用和两个移交",
-        "无休止的互相移交",
-        "下一条消息由谁回答",
-        "工具执行后进程被杀死，然后恢复",
-        "在工具内部向人提问",
-    ),
-}
-"""The files that show the short table, and its headings."""
 
 
-_CHINESE = (
-    (r"(\d+)/(\d+) tools run", r"工具执行 \1/\2"),
-    (r"(\d+)/(\d+) results read", r"读到结果 \1/\2"),
-    (r"\binvalid history \((\d+) calls? without a result\)", r"历史无效（\1 个调用没有结果）"),
-    (r"\bvalid history", "历史有效"),
-    (r"control: (\w+) or (\w+) \(varies\)", r"控制权：\1 或 \2（不固定）"),
-    (r"control: ", "控制权："),
-    (r"not stopped within (\d+) model calls", r"\1 次模型调用内没有停止"),
-    (r"stops after (\d+) model calls: ", r"\1 次模型调用后停止："),
-    (r"no such feature", "没有这个功能"),
-    (r"the target", "移交的目标"),
-    (r"the first agent, without the conversation", "第一个智能体，没有对话历史"),
-    (r"the first agent", "第一个智能体"),
-    (r"acts once; ", "执行一次；"),
-    (r"acts twice; ", "执行两次；"),
-    (r"resumes, and asks a person whether it acted", "恢复，并询问人是否已经执行"),
-    (r"no resume: the message is run again", "不恢复：重新处理这条消息"),
-    (r"resumes from the checkpoint", "从检查点恢复"),
-    (r"resumes the invocation", "恢复这次调用"),
-    (r"resumes with the agent that was active", "由当时的智能体恢复"),
-    (r"code before the question runs (\d+) times", r"问题之前的代码执行 \1 次"),
-    (r"; ", "；"),
+class Column(NamedTuple):
+    """A column of the short table: the outcome of a probe in a word or a number."""
+
+    heading: str
+    probe: str
+    patterns: Mapping[str, str]
+    """What to show for an outcome that has this pattern; the first one found counts."""
+
+    def cell(self, peer: Mapping[str, Any]) -> str:
+        """Return the cell of a framework.
+
+        Raises:
+            ValueError: No pattern is for this outcome.
+        """
+        outcome: str = peer["probes"][self.probe]["short"]
+        for pattern, shown in {**self.patterns, "^no such feature": "–"}.items():
+            if found := re.search(pattern, outcome):
+                return found.expand(shown)
+        raise ValueError(f"the column `{self.heading}` has no pattern for `{outcome}`; add it to contract/table.py")
+
+
+_MIXTURE = "two_tools_two_transfers"
+MIXTURE = (
+    Column("tools run", _MIXTURE, {r"(\d+/\d+) tools run": r"\1"}),
+    Column("control goes to", _MIXTURE, {r"control: (.+?)(?: \(varies\))?;": r"\1"}),
+    Column("results read", _MIXTURE, {r"(\d+/\d+) results read": r"\1"}),
+    Column("valid history", _MIXTURE, {r"\bvalid history": "✓", r"\binvalid history": "✗"}),
 )
-"""The outcomes of the short table in Chinese, as patterns that are applied in order."""
-
-
-def in_chinese(outcome: str) -> str:
-    """Translate an outcome; names of agents and exceptions stay as they are."""
-    for pattern, chinese in _CHINESE:
-        outcome = re.sub(pattern, chinese, outcome)
-    return outcome
+"""The outcome of two tools and two transfers in one response."""
+SITUATIONS = (
+    Column(
+        "ping-pong: calls until it stops",
+        "ping_pong",
+        {r"^stops after (\d+)": r"\1", r"^not stopped within (\d+)": r"> \1"},
+    ),
+    Column("next message goes to", "next_message", {"^the target": "target", "^the first agent": "first agent"}),
+    Column("crash right after a side effect", "crash", {"^acts once": "1x", "^acts twice": "2x"}),
+    Column("code before a question", "interrupt", {r"runs (\d+) times": r"\1x"}),
+)
+"""Loops, conversations, crashes and questions."""
 
 
 def load() -> Results:
@@ -106,27 +95,58 @@ def full_table(results: Results) -> str:
     return "\n\n".join([*blocks, "\n".join([versions, *made])])
 
 
-def short_table(results: Results, file: str) -> str:
-    """Return the table of a README in Markdown, in its language, one row for each framework."""
-    headings, translate = READMES[file], in_chinese if file == "README.zh.md" else str
-    rows = [headings, ["---"] * len(headings)]
+def short_table(results: Results, columns: Sequence[Column]) -> str:
+    """Return a Markdown table with one row for each framework, whose name links to its outcomes in full."""
+    headings = " | ".join(column.heading for column in columns)
+    rows = [f"| | {headings} |", f"|---{'|:-:' * len(columns)}|"]
     for name, peer in results["peers"].items():
-        outcomes = [translate(peer["probes"][probe]["short"]) for probe in _SHORT]
-        rows.append([f"{name} {peer['version']}", *outcomes])
-    return "\n".join(f"| {' | '.join(row)} |" if row[0] != "---" else f"|{'|'.join(row)}|" for row in rows)
+        cells = [f"[{name}](#{name}) {peer['version']}", *(column.cell(peer) for column in columns)]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
-def write_readmes(results: Results, folder: Path = REPOSITORY) -> list[str]:
-    """Write the short table between the markers of each README; return the files that have none."""
-    missing: list[str] = []
-    for name in READMES:
-        file = folder / name
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
-        if START not in text or END not in text:
-            missing.append(name)
-            continue
-        before, _, rest = text.partition(START)
-        after = rest.partition(END)[2]
-        table = short_table(results, name)
-        file.write_text(f"{before}{START}\n{table}\n{END}{after}", encoding="utf-8")
-    return missing
+def outcome_list(results: Results) -> str:
+    """Return the outcomes as Markdown, in sentences: one heading for each framework."""
+    blocks: list[str] = []
+    for name, peer in results["peers"].items():
+        lines = [f"### {name}", "", f"Version {peer['version']}; {peer['handoffs']}.", ""]
+        lines += [f"- **{title}:** {_sentence(peer['probes'][probe])}" for probe, title in TITLES.items()]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _sentence(outcome: Mapping[str, str]) -> str:
+    is_missing = outcome["short"] == "no such feature"
+    explanation = outcome.get("detail" if is_missing else "note")
+    return f"{outcome['short']} ({explanation})" if explanation else outcome["short"]
+
+
+def write_page(results: Results, page: Path = PAGE) -> None:
+    """Write the tables and sentences between their markers.
+
+    Raises:
+        ValueError: The page has no such markers.
+    """
+    text = page.read_text(encoding="utf-8")
+    for name, block in blocks_of(results).items():
+        start, end = markers(name)
+        before, found, rest = text.partition(start)
+        _, ended, after = rest.partition(end)
+        if not (found and ended):
+            raise ValueError(f"{page.name} has no `{start}` with a `{end}` after it")
+        text = f"{before}{start}\n\n{block}\n\n{end}{after}"
+    page.write_text(text, encoding="utf-8")
+
+
+def blocks_of(results: Results) -> dict[str, str]:
+    """Return what the page shows, by the name of its markers."""
+    return {
+        "mixture": short_table(results, MIXTURE),
+        "situations": short_table(results, SITUATIONS),
+        "outcomes": outcome_list(results),
+    }
+
+
+def markers(name: str) -> tuple[str, str]:
+    """Return the comments before and after a block."""
+    return f"<!-- {name}:start -->", f"<!-- {name}:end -->"

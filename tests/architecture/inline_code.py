@@ -35,6 +35,8 @@ VARIABLES: dict[str, tuple[type, ...]] = {
 """The classes of the objects that the docs call by these names."""
 _CELL = re.compile(r" \| (?=(?:[^`]*`[^`]*`)*[^`]*$)")
 _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+_OUTCOMES = re.compile(r"<!-- outcomes:start -->.*?<!-- outcomes:end -->", re.DOTALL)
+"""The list of docs/compare.md that names parameters of other frameworks."""
 _CODE = re.compile(r"`([^`]+)`")
 _CALL = re.compile(r"(?<!\w)(\w+)\(([^()]*)")
 _KEYWORD = re.compile(r"(?<![\w.\"'])([a-z_]\w*)=(?!=)")
@@ -79,10 +81,10 @@ def _inline_code(text: str) -> Iterator[str]:
 
 
 def sentences(page: str) -> str:
-    """Return a page without fences and, in tables that compare Baton with others, without the other columns."""
+    """Return a page without fences, without the columns of others in tables, and without their outcomes."""
     lines: list[str] = []
     column: int | None = None
-    for line in _FENCE.sub("", page).splitlines():
+    for line in _OUTCOMES.sub("", _FENCE.sub("", page)).splitlines():
         cells = _CELL.split(line) if line.startswith("|") else []
         if not cells:
             column = None

@@ -30,3 +30,9 @@ def test_right_names_are_accepted() -> None:
         "`Runner(store='runs.db')`, `runner.run(…, thread='t')`, `ctx.interrupt(…)`\n\n```python\nAgent(nothing=1)\n```"
     )
     assert [*wrong_names(sentences(text))] == []
+
+
+def test_outcomes_of_other_frameworks_are_left_out() -> None:
+    outcomes = "<!-- outcomes:start -->\n- `max_handoffs=20`\n<!-- outcomes:end -->\n"
+    assert [*wrong_names(sentences(outcomes))] == []
+    assert len([*wrong_names(sentences(f"{outcomes}`max_handoffs=20`"))]) == 1

@@ -9,6 +9,9 @@ from tests.architecture.shape import REPOSITORY
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), REPOSITORY / "examples" / "README.md"])
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 
+FILE = re.compile(r"(?:/blob/main|raw\.githubusercontent\.com/baton-adk/baton/main)/([^)#\s\"]+)")
+SITE = re.compile(r"https://baton-adk\.github\.io/baton/([^)#\s\"]*)")
+
 
 def _anchors(page: Path) -> set[str]:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -30,8 +33,26 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_to_files_of_the_repository_lead_somewhere(page: Path) -> None:
-    named = re.findall(r"/blob/main/([^)#\s]+)", page.read_text(encoding="utf-8"))
+    named = FILE.findall(page.read_text(encoding="utf-8"))
     assert [path for path in named if not (REPOSITORY / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_to_the_site_lead_somewhere(page: Path) -> None:
+    named = SITE.findall(page.read_text(encoding="utf-8"))
+    assert [path for path in named if not _is_page(path)] == []
+
+
+def _is_page(path: str) -> bool:
+    """Return whether a path of the site is one of a page: `guides/`, `guides/studio/` or the empty one."""
+    docs = REPOSITORY / "docs"
+    is_folder = not path or path.endswith("/")
+    return is_folder and ((docs / path / "index.md").exists() or (docs / f"{path.rstrip('/')}.md").exists())
+
+
+def test_pages_of_the_site_are_told_from_others() -> None:
+    assert [_is_page(path) for path in ("", "guides/", "guides/studio/")] == [True] * 3
+    assert [_is_page(path) for path in ("guides/studio", "guides/studio.md", "guides/nothing/")] == [False] * 3
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -1,6 +1,5 @@
 """The handoff probes: Baton's outcomes are those that are recorded, and the tables show what is recorded."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +8,19 @@ from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Reply, Req
 from benchmarks.contract.environments import BATON, ENVIRONMENTS
 from benchmarks.contract.peers.baton import Runner
 from benchmarks.contract.probes import PROBES, Outcome, facts, history_problems, merged, observe
-from benchmarks.contract.table import END, READMES, START, TITLES, full_table, load, short_table, write_readmes
+from benchmarks.contract.table import (
+    MIXTURE,
+    PAGE,
+    SITUATIONS,
+    TITLES,
+    blocks_of,
+    full_table,
+    load,
+    markers,
+    outcome_list,
+    short_table,
+    write_page,
+)
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -34,31 +45,59 @@ def test_every_framework_has_every_probe() -> None:
         assert peer["version"], name
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_a_readme_with_a_table_shows_the_recorded_outcomes(name: str) -> None:
-    file = REPOSITORY / name
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    if START in text:
-        shown = text.partition(START)[2].partition(END)[0].strip()
-        assert shown == short_table(load(), name), "run: python -m benchmarks.contract --recorded --readme"
+@pytest.mark.parametrize("name", ["mixture", "situations", "outcomes"])
+def test_the_page_shows_the_recorded_outcomes(name: str) -> None:
+    start, end = markers(name)
+    shown = PAGE.read_text(encoding="utf-8").partition(start)[2].partition(end)[0].strip()
+    assert shown == blocks_of(load())[name], "run: python -m benchmarks.contract --recorded --page"
 
 
-def test_the_table_is_written_between_the_markers(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text(f"before\n{START}\nold\n{END}\nafter\n", encoding="utf-8")
-    results = load()
-    assert write_readmes(results, tmp_path) == ["README.zh.md"]
-    text = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert text == f"before\n{START}\n{short_table(results, 'README.md')}\n{END}\nafter\n"
-    assert f"| baton {results['peers'][BATON]['version']} | 2/2 tools run; control: billing;" in text
-    assert (tmp_path / "README.zh.md").exists() is False
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md", "docs/compare.md"])
+def test_the_date_of_the_outcomes_is_stated(name: str) -> None:
+    assert load()["date"] in (REPOSITORY / name).read_text(encoding="utf-8")
 
 
-def test_the_chinese_table_has_no_english_sentences() -> None:
-    _, _, *rows = short_table(load(), "README.zh.md").splitlines()
-    for row in rows:
-        outcomes = "|".join(row.split("|")[2:])
-        known = r"\b(billing|shipping|triage)\b|\b([A-Z][a-z]+){2,}\b"
-        assert re.findall(r"[A-Za-z]+", re.sub(known, "", outcomes)) == [], "translate it in contract/table.py"
+@pytest.mark.parametrize("probe", ["ping_pong", "crash", "next_message"])
+def test_the_small_table_of_the_readme_shows_the_recorded_outcomes(probe: str) -> None:
+    peers = load()["peers"]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    names = [heading.rpartition(" ") for heading in rows[0][1:]]
+    assert [version for _, _, version in names] == [peers[name.lower()]["version"] for name, _, _ in names]
+    column = next(column for column in SITUATIONS if column.probe == probe)
+    (row,) = (row for row in rows if row[0] == column.heading)
+    assert row[1:] == [column.cell(peers[name.lower()]) for name, _, _ in names]
+
+
+def test_the_blocks_are_written_between_their_markers(tmp_path: Path) -> None:
+    page, results = tmp_path / "page.md", load()
+    old = "".join(f"{name}\n{start}\nold\n{end}\n" for name in blocks_of(results) for start, end in [markers(name)])
+    page.write_text(old, encoding="utf-8")
+    write_page(results, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(
+        f"mixture\n<!-- mixture:start -->\n\n{short_table(results, MIXTURE)}\n\n<!-- mixture:end -->\n"
+    )
+    assert text.endswith(f"<!-- outcomes:start -->\n\n{outcome_list(results)}\n\n<!-- outcomes:end -->\n")
+    write_page(results, page)
+    assert page.read_text(encoding="utf-8") == text
+
+
+def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Nothing\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"page\.md has no `<!-- mixture:start -->`"):
+        write_page(load(), page)
+
+
+def test_an_outcome_that_no_column_can_shorten_is_refused() -> None:
+    peer = {"probes": {column.probe: {"short": "the moon rises"} for column in (*MIXTURE, *SITUATIONS)}}
+    for column in (*MIXTURE, *SITUATIONS):
+        with pytest.raises(ValueError, match=f"`{column.heading}` has no pattern for `the moon rises`"):
+            column.cell(peer)
 
 
 def test_the_whole_table_has_every_outcome() -> None:

@@ -1,4 +1,4 @@
-"""`baton demo` selects and names a model, and shows the transfer, the call and the answer."""
+"""`baton demo`: the desk of its story, and the choice of a model."""
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -7,16 +7,18 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from tests.cli.programs import Invoke
+from inline_snapshot import snapshot
 from tests.waiting import PATIENCE
 
+from batonkit import Approval, Runner, RunResult
 from batonkit.cli import models
 from batonkit.cli.demo import choose_demo_model
+from batonkit.cli.demo_desk import TEXTS, make_desk, make_script
 from batonkit.cli.display import Screen
-from batonkit.models import register_model, resolve_model
-from batonkit.testing import ScriptedModel, call, transfer_to
-
-SCRIPTED = "scripted model: no language model is called"
+from batonkit.handoffs import PromptLanguage
+from batonkit.models import resolve_model
+from batonkit.stores import MemoryStore
+from batonkit.testing import transcript
 
 
 @pytest.fixture(autouse=True)
@@ -55,56 +57,61 @@ def tags(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     server.server_close()
 
 
-def _weather_model(name: str) -> ScriptedModel:
-    steps = {
-        "RouterAgent": [transfer_to("WeatherAgent")],
-        "WeatherAgent": [call("get_weather", city="Oslo"), "Mild."],
-    }
-    return ScriptedModel(steps, name=f"toy:{name}", stream=True)
+async def _pay(language: PromptLanguage, ledger: Path, answer: Approval) -> RunResult[Any]:
+    """Play the story in this process: one runner asks, another one resumes with a new script."""
+    texts = TEXTS[language]
+    store = MemoryStore()
+    first = Runner(make_desk(texts, ledger), model=make_script(texts), store=store)
+    asked = await first.run(texts.question)
+    assert asked.status == "suspended"
+    assert not ledger.exists()
+    script = make_script(texts)
+    script.fast_forward(asked.events)
+    second = Runner(make_desk(texts, ledger), model=script, store=store)
+    result = await second.resume(asked.run_id, {each.id: answer for each in asked.interrupts})
+    assert result.output == texts.answer
+    return result
 
 
-def test_the_script_shows_the_transfer_the_call_and_the_answer(baton: Invoke) -> None:
-    result = baton("demo", "--model", "scripted")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].startswith(SCRIPTED)
-    assert lines[3:] == [
-        "you › What's the weather in Beijing?",
-        "● RouterAgent",
-        "  → WeatherAgent",
-        "● WeatherAgent",
-        '  ▸ get_weather(city="Beijing")',
-        "  ◂ get_weather: the temperature in Beijing is 25°C",
-        "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
-        "used: 3 model calls · 620 tokens in, 56 out",
-    ]
+async def test_the_desk_hands_over_with_a_reason_and_pays_once(tmp_path: Path) -> None:
+    ledger = tmp_path / "payments.txt"
+    result = await _pay("en", ledger, Approval(True))
+    assert transcript(result.events) == snapshot(
+        [
+            'run of Desk started with "My lamp arrived broken: order A-17, 80 EUR. I want my money back!"',
+            "Desk started",
+            'Desk: called transfer_to_refunds({"order":"A-17","reason":"arrived broken"})',
+            'Desk: transfer_to_refunds -> {"assistant":"Refunds"}',
+            'Desk → Refunds with {"order":"A-17","reason":"arrived broken"}',
+            "Desk finished",
+            "Refunds started",
+            'Refunds: called refund({"order":"A-17","euros":80})',
+            "Refunds: step needs_approval -> true",
+            'Refunds: asked {"kind":"approval","tool":"refund","arguments":{"order":"A-17","euros":80}} '
+            'about refund({"order":"A-17","euros":80})',
+            "run suspended with 1 open question",
+            "run resumed",
+            'Refunds: got the answer {"approved":true}',
+            'Refunds: step intent -> "refund"',
+            "Refunds: refund -> 80 EUR for order A-17 paid back",
+            'Refunds: said "I am sorry about the lamp. Your 80 EUR are on their way back to you."',
+            "Refunds finished",
+            "run completed",
+        ]
+    )
+    assert ledger.read_text(encoding="utf-8") == "80 EUR for order A-17 paid back\n"
 
 
-def test_the_demo_in_chinese(baton: Invoke) -> None:
-    result = baton("demo", "--model", "scripted", "--language", "zh").stdout
-    assert "you › 北京今天天气怎么样？" in result
-    assert '▸ get_weather(city="北京")' in result
+async def test_the_desk_in_chinese(tmp_path: Path) -> None:
+    ledger = tmp_path / "payments.txt"
+    await _pay("zh", ledger, Approval(True))
+    assert ledger.read_text(encoding="utf-8") == "订单 A-17 已退款 80 欧元\n"
 
 
-def test_a_given_model_and_question_are_used(baton: Invoke) -> None:
-    register_model("toy", _weather_model)
-    result = baton("demo", "Is it warm in Oslo?", "--model", "toy:one").stdout
-    assert result.startswith("model: toy:one\n")
-    assert "you › Is it warm in Oslo?" in result
-    assert "  ◂ get_weather: the temperature in Oslo is 25°C\nMild.\n" in result
-
-
-def test_the_model_is_read_from_the_environment(baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    register_model("toy", _weather_model)
-    monkeypatch.setenv("BATON_MODEL", "toy:two")
-    assert baton("demo").stdout.startswith("model: toy:two\n")
-    assert baton("demo", "--model", "scripted").stdout.startswith(SCRIPTED)
-
-
-def test_the_script_does_not_answer_other_questions(baton: Invoke) -> None:
-    result = baton("demo", "Is it warm in Oslo?", "--model", "scripted").stdout
-    assert "yours is not asked" in result
-    assert "you › What's the weather in Beijing?" in result
+async def test_a_refund_that_is_declined_is_not_paid(tmp_path: Path) -> None:
+    ledger = tmp_path / "payments.txt"
+    await _pay("en", ledger, Approval(False, "not yet"))
+    assert not ledger.exists()
 
 
 def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +125,3 @@ def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatc
 def test_ollama_without_a_chat_model_is_ignored(tags: list[bytes], response: bytes) -> None:
     tags[0] = response
     assert models.find_ollama_model(tags[1].decode()) is None
-
-
-def test_the_demo_ends_with_the_line_that_opens_studio_on_its_run(baton: Invoke, tmp_path: Path) -> None:
-    # Issue 19
-    result = baton("demo", "--model", "scripted", "--store", str(tmp_path / "demo.db"))
-    last = result.output.strip().splitlines()[-1]
-    run_id = last.rpartition("--run ")[2]
-    assert f"baton studio --store {tmp_path / 'demo.db'} --run {run_id}" in result.output.replace("\n", "")
-    assert run_id in baton("runs", "ls", "--store", str(tmp_path / "demo.db")).output

@@ -1,12 +1,12 @@
 """Check a release: `PYTHONPATH=. python tests/release/check.py`, or `make release-check`.
 
 Builds the sdist, and the wheel from it; checks their metadata and contents; installs the wheel without extras in a new
-environment, and runs the quickstart of the README, `baton`, Studio's page, and the tests and type checks of a project
-that `baton init` writes there. The files stay in `dist/`.
+environment, and runs `baton`, and the tests and type checks of a project that `baton init` writes there; installs it as
+the README says in another one, and follows the README. The files stay in `dist/`.
 """
 
+import asyncio
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,12 +17,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from zipfile import ZipFile
 
-from tests.architecture.test_fences import fences_in
+from tests.release.readme import Reader, ReadmeError, extras_in
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "batonkit"
 _GENERATED = ("__pycache__", ".pyc")
-_HEADING = re.compile(r"^## .*quick ?start.*$", re.IGNORECASE | re.MULTILINE)
 _STUDIO = """
 from importlib.resources import files
 page = files("batonkit.serve.studio") / "assets" / "index.html"
@@ -76,33 +75,42 @@ def check_changelog(version: str) -> None:
         raise ReleaseError(f"CHANGELOG.md has no section [{version}]")
 
 
-def quickstart(readme: str) -> str:
-    """Return the code of the section of a README whose heading names the quickstart."""
-    heading = _HEADING.search(readme)
-    section = readme[heading.end() :].partition("\n## ")[0] if heading else ""
-    code = "\n".join(code for _, code in fences_in(section))
-    if not code:
-        raise ReleaseError("README.md has no section called quickstart with a python fence that runs")
-    return code
-
-
 def check_installed(wheel: Path, folder: Path) -> None:
     """Install a wheel in a new environment, and use it from an empty folder."""
-    _run(sys.executable, "-m", "venv", str(folder / "environment"))
-    scripts = folder / "environment" / ("Scripts" if os.name == "nt" else "bin")
+    scripts = _install(str(wheel), folder / "environment")
     python = str(scripts / "python")
-    _run(python, "-m", "pip", "install", "--quiet", str(wheel))
     work = folder / "work"
     work.mkdir()
-    program = work / "quickstart.py"
-    program.write_text(quickstart((ROOT / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
-    _run(python, str(program), cwd=work)
     _run(python, "-c", _STUDIO, cwd=work)
     _run(str(scripts / "baton"), "--version", cwd=work)
     _run(str(scripts / "baton"), "init", "desk", cwd=work)
     _run(str(scripts / "baton"), "check", "desk/desk/team.py:triage", cwd=work)
     check_project(python, work / "desk")
     _run(python, "-m", "pip", "check")
+
+
+async def check_readme(wheel: Path, folder: Path) -> None:
+    """Install a wheel with the extras that the README names, and follow the README from an empty folder."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    extras, *_ = extras_in(readme)
+    scripts = _install(f"{wheel}[{','.join(sorted(extras))}]", folder / "reader")
+    work = folder / "reading"
+    work.mkdir()
+    reader = Reader(readme, scripts, work)
+    try:
+        print(await reader.run_program())
+        story, _ = await reader.run_commands()
+    except ReadmeError as error:
+        raise ReleaseError(str(error)) from error
+    print(story)
+
+
+def _install(requirement: str, folder: Path) -> Path:
+    """Install into a new environment; return the folder of its scripts."""
+    _run(sys.executable, "-m", "venv", str(folder))
+    scripts = folder / ("Scripts" if os.name == "nt" else "bin")
+    _run(str(scripts / "python"), "-m", "pip", "install", "--quiet", requirement)
+    return scripts
 
 
 def check_project(python: str, folder: Path) -> None:
@@ -138,6 +146,7 @@ def main() -> int:
         _run(sys.executable, "-m", "twine", "check", "--strict", *map(str, built))
         with tempfile.TemporaryDirectory(prefix="baton-release-") as folder:
             check_installed(wheel, Path(folder))
+            asyncio.run(check_readme(wheel, Path(folder)))
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

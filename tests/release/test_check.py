@@ -1,15 +1,7 @@
-"""The quick part of `make release-check`: what the wheel contains, and the quickstart of the README."""
+"""The quick part of `make release-check`: what the wheel and the sdist contain."""
 
 import pytest
-from tests.release.check import (
-    ROOT,
-    ReleaseError,
-    check_changelog,
-    check_sdist,
-    check_wheel,
-    package_files,
-    quickstart,
-)
+from tests.release.check import ReleaseError, check_changelog, check_sdist, check_wheel, package_files
 
 
 def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
@@ -32,17 +24,3 @@ def test_an_sdist_without_a_licence_or_a_file_of_the_package_is_refused(lost: st
 def test_the_changelog_must_have_the_version() -> None:
     with pytest.raises(ReleaseError, match=r"has no section \[9\.9\.9\]"):
         check_changelog("9.9.9")
-
-
-def test_the_quickstart_is_found() -> None:
-    code = quickstart((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert "from batonkit import" in code
-    assert "Runner(" in code
-    compile(code, "README.md", "exec")
-
-
-def test_only_the_section_of_the_quickstart_is_run() -> None:
-    page = "# A\n## Quick start\n```python\nx = 1\n```\n```python no-run\n!\n```\n## Next\n```python\ny = 2\n```\n"
-    assert quickstart(page) == "x = 1\n"
-    with pytest.raises(ReleaseError, match="no section called quickstart"):
-        quickstart("# A\n```python\nx = 1\n```\n")

@@ -1,9 +1,11 @@
-"""Record a real session in two terminals and render it as an animated SVG: `make pictures`.
+"""Record the program of the README in two terminals: `make pictures`.
 
-One terminal runs `baton chat`; the other lists the run and kills the process with `kill -9`. Everything that is shown
-is what the programs printed. Pauses are shortened.
+The upper terminal runs `baton chat`; the lower one kills it with `kill -9`. The program is the one in README.md, and a
+local server answers in place of OpenAI. Everything shown is what the programs printed; pauses are shortened. Writes the
+session as an animation, and its end as a still picture.
 """
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -14,17 +16,21 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyte
+from tests.architecture.test_fences import fences_in
+from tests.servers import OpenAIServer
 
-from tools.terminal.svg import Frame, Row, render
+from tools.terminal.story import ANSWER, CHAT, QUESTION, STEPS
+from tools.terminal.svg import Frame, Row, render, render_still
 
-FOLDER = Path(__file__).parent
-PICTURE = FOLDER.parents[1] / "docs" / "images" / "terminal.svg"
-COLUMNS = 84
-CHAT_ROWS, SHELL_ROWS = 14, 5
+REPOSITORY = Path(__file__).parents[2]
+IMAGES = REPOSITORY / "docs" / "images"
+ANIMATION, STILL = IMAGES / "terminal.svg", IMAGES / "resumed.svg"
+COLUMNS = 74
+CHAT_ROWS, SHELL_ROWS = 22, 2
 LONGEST_PAUSE = 0.7
 PATIENCE = 60.0
 
@@ -32,7 +38,7 @@ PATIENCE = 60.0
 class Terminal:
     """A shell in a pseudo-terminal, and its screen."""
 
-    def __init__(self, rows: int, folder: str) -> None:
+    def __init__(self, rows: int, folder: str, variables: Mapping[str, str]) -> None:
         self.screen = pyte.Screen(COLUMNS, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.pid, self.fd = pty.fork()
@@ -40,7 +46,7 @@ class Terminal:
             os.chdir(folder)
             paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
             environment = {"PATH": paths, "PS1": "$ ", "TERM": "xterm-256color", "HOME": folder, "LANG": "C.UTF-8"}
-            os.execvpe("bash", ["bash", "--norc", "--noediting"], environment)
+            os.execvpe("bash", ["bash", "--norc", "--noediting"], {**environment, **variables})
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
 
     def read(self) -> bool:
@@ -74,9 +80,9 @@ class Terminal:
 class Recorder:
     """Both terminals, and the frames recorded so far."""
 
-    def __init__(self, folder: str) -> None:
-        self.chat = Terminal(CHAT_ROWS, folder)
-        self.shell = Terminal(SHELL_ROWS, folder)
+    def __init__(self, folder: str, variables: Mapping[str, str]) -> None:
+        self.chat = Terminal(CHAT_ROWS, folder, variables)
+        self.shell = Terminal(SHELL_ROWS, folder, variables)
         self.frames: list[Frame] = []
         self._last = time.monotonic()
 
@@ -105,13 +111,17 @@ class Recorder:
                 raise TimeoutError(f"the session stopped at:\n{self.chat.text}\n{self.shell.text}")
             self.pump()
 
-    def type(self, terminal: Terminal, line: str) -> None:
-        """Type a line, character by character."""
-        for character in line + "\r":
+    def type(self, terminal: Terminal, text: str) -> None:
+        """Type a text, character by character."""
+        for character in text:
             os.write(terminal.fd, character.encode())
             end = time.monotonic() + 0.04
             while time.monotonic() < end:
                 self.pump()
+
+    def enter(self, terminal: Terminal, line: str) -> None:
+        """Type a line and press Enter."""
+        self.type(terminal, f"{line}\r")
 
     def _add(self, seconds: float) -> None:
         if self.frames:
@@ -126,45 +136,59 @@ def child_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def record(folder: str) -> list[Frame]:
-    """Play the session: transfer, approval, `kill -9`, and resume in a new process."""
-    recorder = Recorder(folder)
+def record(folder: str, variables: Mapping[str, str]) -> list[Frame]:
+    """Play the session: handoff, approval, `kill -9`, and resume in a new process."""
+    recorder = Recorder(folder, variables)
     chat, shell = recorder.chat, recorder.shell
     recorder.wait(lambda: "$" in chat.text and "$" in shell.text)
-    recorder.pause(0.6)
-    recorder.type(chat, "baton chat desk:runner --store runs.db --thread u42")
+    recorder.type(chat, CHAT)
+    recorder.wait(lambda: CHAT in chat.text)
+    # The animation starts with a command that waits for Enter: its first frame is never empty.
+    recorder.frames.clear()
+    recorder.pause(0.0)
+    recorder.pause(1.0)
+    recorder.enter(chat, "")
     recorder.wait(lambda: "you ›" in chat.text)
-    recorder.type(chat, "My lamp arrived broken. Please refund order A-17.")
+    recorder.enter(chat, QUESTION)
     recorder.wait(lambda: "and a reason ›" in chat.text)
     recorder.pause(1.6)
-    recorder.type(shell, f"kill -9 {child_of(chat.pid)}")
+    recorder.enter(shell, f"kill -9 {child_of(chat.pid)}")
     recorder.wait(lambda: "Killed" in chat.text)
-    recorder.pause(1.4)
-    recorder.type(shell, "baton runs ls --store runs.db")
-    recorder.wait(lambda: "suspended" in shell.text)
     recorder.pause(1.8)
-    recorder.type(chat, "clear; baton chat desk:runner --store runs.db --thread u42")
+    recorder.enter(chat, CHAT)
     recorder.wait(lambda: "resume it?" in chat.text)
     recorder.pause(1.2)
-    recorder.type(chat, "y")
-    recorder.wait(lambda: "and a reason ›" in chat.text)
+    recorder.enter(chat, "y")
+    recorder.wait(lambda: chat.text.count("and a reason ›") == 2)
     recorder.pause(1.2)
-    recorder.type(chat, "y")
-    recorder.wait(lambda: "I have paid back" in chat.text and chat.text.rstrip().endswith("you ›"))
-    recorder.pause(4.0)
+    recorder.enter(chat, "y")
+    recorder.wait(lambda: ANSWER in chat.text and chat.text.rstrip().endswith("you ›"))
+    recorder.pause(5.0)
     for terminal in (chat, shell):
         os.kill(terminal.pid, signal.SIGHUP)
         os.waitpid(terminal.pid, 0)
     return recorder.frames
 
 
+async def record_readme() -> list[Frame]:
+    """Record the first program of the README against a local server."""
+    _, program = next(fences_in((REPOSITORY / "README.md").read_text(encoding="utf-8")))
+    async with OpenAIServer(STEPS, delay=0.06) as server:
+        variables = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": server.api_key}
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "desk.py").write_text(program, encoding="utf-8")
+            frames = await asyncio.to_thread(record, folder, variables)
+        server.assert_done()
+    return frames
+
+
 def main() -> None:
-    """Record the session and write the picture."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "desk.py").write_text((FOLDER / "desk.py").read_text())
-        frames = record(folder)
-    PICTURE.write_text(render(frames, COLUMNS, split=CHAT_ROWS), encoding="utf-8")
-    print(f"{PICTURE.name}: {len(frames)} frames, {PICTURE.stat().st_size // 1024} KiB")
+    """Record the session and write both pictures."""
+    frames = asyncio.run(record_readme())
+    ANIMATION.write_text(render(frames, COLUMNS, split=CHAT_ROWS), encoding="utf-8")
+    STILL.write_text(render_still(frames[-1][1], COLUMNS, split=CHAT_ROWS), encoding="utf-8")
+    print(f"{ANIMATION.name}: {len(frames)} frames, {ANIMATION.stat().st_size // 1024} KiB")
+    print(f"{STILL.name}: {STILL.stat().st_size // 1024} KiB")
 
 
 if __name__ == "__main__":

