@@ -12,6 +12,7 @@ EXAMPLES = sorted(file for file in (REPOSITORY / "examples").glob("*/*.py") if f
 NOT_COMPARED = {
     "crash_laboratory.py": "the crash laboratory copies logs between stores; the crash laws compare its requests",
     "voice_desk.py": "in a live conversation no requests are sent",
+    "demo.py": "its models are in other processes",
     "workers.py": "its models are in other processes",
 }
 UNRECORDED = {
