@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, field
 
 from ..messages import (
     AssistantMessage,
+    Content,
     Message,
     Text,
     ToolMessage,
@@ -390,26 +391,33 @@ def rewrite(message: Message | None, author: str | None) -> Message | None:
     """Return a message as agents other than its author read it; None if nothing is left of it."""
     if message is None:
         return None
-    content = message.content
-    text = content if isinstance(content, str) else text_of(content)
     # `type(…) is`, because isinstance on a struct costs several times more, and every transfer comes here.
     if author is not None and type(message) is AssistantMessage:
-        if not text and text is content and len(message.tool_calls) == 1:
-            # The usual form of a transfer or tool call.
-            call = message.tool_calls[0]
-            return UserMessage(f"For context: [{author}] called tool: `{call.name}` with arguments: {call.arguments}.")
-        told = f"For context: [{author}] said: {_end_sentence(text)}" if text else "For context:"
-        for call in message.tool_calls:
-            told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."
-        is_told = bool(text or message.tool_calls)
-    elif author is not None and type(message) is ToolMessage:
-        told = f"For context: [{author}] `{message.name}` tool returned result: {_end_sentence(text)}"
-        is_told = bool(text)
-    else:
-        return None if is_empty(message) else message
-    if text is not content and (media := media_of(content)):
-        return UserMessage((Text(told), *media) if is_told else media)
-    return UserMessage(told) if is_told else None
+        return _tell(_describe_response(message, author), message.content)
+    if author is not None and type(message) is ToolMessage:
+        return _tell(_describe_result(message, author), message.content)
+    return None if is_empty(message) else message
+
+
+def _describe_response(message: AssistantMessage, author: str) -> str:
+    text = text_of(message.content)
+    said = [f"[{author}] said: {_end_sentence(text)}"] if text else []
+    calls = [f"[{author}] called tool: `{each.name}` with arguments: {each.arguments}." for each in message.tool_calls]
+    return " ".join(said + calls)
+
+
+def _describe_result(message: ToolMessage, author: str) -> str:
+    text = text_of(message.content)
+    return f"[{author}] `{message.name}` tool returned result: {_end_sentence(text)}" if text else ""
+
+
+def _tell(description: str, content: Content) -> UserMessage | None:
+    """Return the message for other agents, with the media of the original; None if it is empty."""
+    told = f"For context: {description}" if description else ""
+    media = () if isinstance(content, str) else media_of(content)
+    if media:
+        return UserMessage((Text(told), *media) if told else media)
+    return UserMessage(told) if told else None
 
 
 def _end_sentence(text: str) -> str:

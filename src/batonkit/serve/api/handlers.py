@@ -1,6 +1,7 @@
 """The endpoints of the HTTP API that start, show and change runs."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -60,12 +61,8 @@ class RunEndpoints(ApiEndpoints):
         body = await self.guard.parse_body(request, partial(msgspec.json.decode, type=schemas.StartRunBody))
         if not self.client_history:
             check_user_messages(body.input)
-        for prefix in _RESERVED_PREFIXES:
-            if any(key.startswith(prefix) for key in body.values):
-                raise ServingError(422, "invalid", f"keys of `values` that begin with `{prefix}` are reserved")
-        key = request.headers.get("idempotency-key", "")
-        if key and not _IDEMPOTENCY_KEY.fullmatch(key):
-            raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
+        _check_values(body.values)
+        key = _idempotency_key(request)
         thread = principal.to_store_id(body.thread) if body.thread else ""
         id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id())
         args = RunArgs[Any](
@@ -80,14 +77,22 @@ class RunEndpoints(ApiEndpoints):
         args.update(client_run_args(body, self.client_options, self.background.runner.team))
         if body.when_busy != "error" and not body.thread:
             raise ServingError(422, "invalid", "`when_busy` needs a `thread`")
-        if not key or not await self._is_repeated(body.input, args):
-            try:
-                await self.background.start(body.input, **args)
-            except (RunExistsError, ThreadBusyError):
-                # The first request may have arrived at the same time.
-                if not key or not await self._is_repeated(body.input, args):
-                    raise
+        if key:
+            await self._start_once(body.input, args)
+        else:
+            await self.background.start(body.input, **args)
         return await self.run_response(principal, id, 201, {"Location": f"{request.url.path}/{id}"})
+
+    async def _start_once(self, input: Any, args: RunArgs[Any]) -> None:
+        """Start a run, unless an earlier request with the same idempotency key has."""
+        if await self._is_repeated(input, args):
+            return
+        try:
+            await self.background.start(input, **args)
+        except (RunExistsError, ThreadBusyError):
+            # The first request may have arrived at the same time.
+            if not await self._is_repeated(input, args):
+                raise
 
     async def _is_repeated(self, input: Any, args: RunArgs[Any]) -> bool:
         """Return whether the same request has started the run. Raises if it was another one."""
@@ -186,6 +191,19 @@ class RunEndpoints(ApiEndpoints):
         for name, limit in lower.items():
             lower[name] = limit if own[name] is None else min(limit, own[name])
         return replace(limits, **lower)
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    for prefix in _RESERVED_PREFIXES:
+        if any(key.startswith(prefix) for key in values):
+            raise ServingError(422, "invalid", f"keys of `values` that begin with `{prefix}` are reserved")
+
+
+def _idempotency_key(request: Request) -> str:
+    key = request.headers.get("idempotency-key", "")
+    if key and not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
+    return key
 
 
 def _dismissal(reason: str) -> Dismiss:
