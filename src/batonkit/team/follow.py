@@ -314,20 +314,18 @@ def _record_start(flow: TeamFlow, activation: Activation) -> None:
 async def _leave(flow: TeamFlow, activation: Activation, action: Action | None) -> Handover | FlowOutcome:
     """Decide where control goes, and record the end of the activation."""
     ctx = activation.ctx
-    member = activation.member
     stack = flow.stack
     flow.breaks_loop = flow.breaks_loop or ctx._breaks_loop
     if ctx.output is not None:
         flow.answer = ctx.output
     if isinstance(action, Transfer):
-        step = Handover(activation, member, action, _follow_edge(flow, activation, action))
-        return await _transfer(flow, step, "")
-    back = stack.leave(action, ctx, member.agent)
+        return await _transfer(flow, activation, action, _follow_edge(flow, activation, action))
+    back = stack.leave(action, ctx, activation.member.agent)
     if back is None:
         return await _end(flow, activation, action)
     if stack.result and flow.loops is not None:
         flow.loops.add_result(ctx.agent, stack.result)
-    return await _transfer(flow, Handover(activation, member, Transfer(back), DIRECT), "returned")
+    return await _transfer(flow, activation, Transfer(back), DIRECT, reason="returned")
 
 
 def _follow_edge(flow: TeamFlow, activation: Activation, transfer: Transfer) -> EdgeView:
@@ -363,16 +361,19 @@ def _outcome(flow: TeamFlow, ctx: AgentContext[Any], action: Action | None) -> F
     return FlowOutcome(action, ctx._origin, output, flow.first or ctx._origin)
 
 
-async def _transfer(flow: TeamFlow, step: Handover, reason: str) -> Handover:
+async def _transfer(
+    flow: TeamFlow, activation: Activation, transfer: Transfer, edge: EdgeView, reason: str = ""
+) -> Handover:
     """Count and record a transfer, and the end of the activation that it leaves."""
-    ctx = step.source.ctx
+    ctx = activation.ctx
     try:
-        _count_transfer(flow, step)
+        _count_transfer(flow, activation, transfer.to)
     except (LimitError, LoopError) as error:
-        step = replace(step, transfer=flow.fall_back(error), edge=DIRECT)
+        transfer = flow.fall_back(error)
+        edge = DIRECT
         reason = "loop"
         flow.stack.clear(ctx)
-    step = replace(step, target=flow.resolve(step.source.member, step.transfer.to))
+    step = Handover(activation, flow.resolve(activation.member, transfer.to), transfer, edge)
     _record_transfer(ctx, step, reason)
     if flow.stack.pending is not None:
         flow.stack.open_pending(ctx)
@@ -382,16 +383,16 @@ async def _transfer(flow: TeamFlow, step: Handover, reason: str) -> Handover:
     return step
 
 
-def _count_transfer(flow: TeamFlow, step: Handover) -> None:
+def _count_transfer(flow: TeamFlow, source: Activation, target: str) -> None:
     """Raise LimitError or LoopError if there are too many transfers."""
     meter = flow.run.meter
-    origin = step.source.ctx._origin
+    origin = source.ctx._origin
     if flow.loops is None:
         flow.loops = LoopDetector(meter.limits.idle_cycles)
     meter.start_transfer(origin)
     if flow.stack.pending is not None:
         flow.stack.check_depth(meter.limits, origin)
-    flow.loops.count(origin, step.transfer.to, flow.history, step.source.mark)
+    flow.loops.count(origin, target, flow.history, source.mark)
 
 
 def _record_transfer(ctx: AgentContext[Any], step: Handover, reason: str) -> None:
