@@ -31,9 +31,10 @@ from batonkit.worker import Concurrency, LocalEngine, PostgresEngine, Worker
 
 IS_SOAK = PROFILE == "soak"
 LIVE_RUNS = 150
-LEASE = 3.0 if IS_SOAK else 1.5
-LOCKED_LEASES = 10 if IS_SOAK else 2
-"""The number of leases for which a run stays locked."""
+# Long enough in every test run that no lease expires because the machine is busy.
+LEASE = 3.0 if IS_SOAK else 10.0
+LOCKED_SECONDS = 30.0 if IS_SOAK else 12.0
+"""The time for which a run stays locked, longer than a lease."""
 FLOOD = 10_000 if IS_SOAK else 200
 OTHERS = 20 if IS_SOAK else 5
 PER_OWNER = 5
@@ -111,11 +112,11 @@ async def test_one_locked_run_costs_no_other_run_its_lease(postgres_url: str) ->
     live = LiveRuns(postgres_url)
     await live.start(LIVE_RUNS)
     async with locked_run(postgres_url, "r70"):
-        await asyncio.sleep(LOCKED_LEASES * LEASE)
+        await asyncio.sleep(LOCKED_SECONDS)
     bad = await live.finish()
     lost = "and the locked one" if bad.pop("r70", None) is not None else "not even the locked one"
     await live.store.close()
-    report(f"a run locked for {LOCKED_LEASES * LEASE:g} s", LIVE_RUNS - 1, len(bad), f"{lost} lost its lease")
+    report(f"a run locked for {LOCKED_SECONDS:g} s", LIVE_RUNS - 1, len(bad), f"{lost} lost its lease")
 
 
 SENDER = """
@@ -161,14 +162,14 @@ async def test_a_sender_that_freezes_before_its_commit_costs_no_run_its_lease(po
     await live.start(LIVE_RUNS)
     sent: list[bool] = []
     for number in range(rounds):
-        arguments = [postgres_url, str(LEASE / 3), f"t{number}", f"more{number}"]
+        arguments = [postgres_url, str(LOCKED_SECONDS / 3), f"t{number}", f"more{number}"]
         path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         environment = {**os.environ, "PYTHONPATH": path}
         command = [sys.executable, "-c", SENDER, *arguments]
         sender = await asyncio.to_thread(subprocess.Popen, command, env=environment, stderr=subprocess.DEVNULL)
         try:
             await until(lambda pid=sender.pid: _is_stopped(pid))
-            await asyncio.sleep(2 * LEASE)
+            await asyncio.sleep(LOCKED_SECONDS)
             sender.send_signal(signal.SIGCONT)
             sent.append(await asyncio.to_thread(sender.wait, 60) == 0)
         finally:
