@@ -7,7 +7,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-# And the names of issue 15.
+# Names that users of these frameworks look for.
 EINO = ("GenModelInput", "MessageModifier", "OnError", "DesignateAgent", "WithToolOptions", "TurnLoop")
 OPENAI = ("call_model_input_filter", "tool_use_behavior", "@function_tool(is_enabled", "RunState.add_input")
 

@@ -222,18 +222,25 @@ def last_active_agent(events: Sequence[Event]) -> str:
     if tasks:
         return tasks[-1].agent
     for event in reversed(events):
-        if keys.is_nested(event.origin.id):
-            continue
-        match event:
-            case ControlTransferred():
-                return event.target
-            case AgentStarted():
-                return event.agent
-            case TaskEnded():
-                return event.task.return_to
-            case _:
-                pass
+        agent = agent_given_control(event)
+        if agent is not None:
+            return agent
     return ""
+
+
+def agent_given_control(event: Event) -> str | None:
+    """Return the agent that an event gives control to in the outermost flow, else None."""
+    if keys.is_nested(event.origin.id):
+        return None
+    match event:
+        case AgentStarted():
+            return event.agent
+        case ControlTransferred():
+            return event.target
+        case TaskEnded():
+            return event.task.return_to
+        case _:
+            return None
 
 
 def known_tasks(tasks: Sequence[OpenTask], agents: Collection[str]) -> tuple[OpenTask, ...]:

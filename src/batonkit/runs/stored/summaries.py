@@ -6,18 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import StoreError
-from ...log import (
-    AgentStarted,
-    ControlTransferred,
-    Event,
-    RunFailed,
-    RunResumed,
-    TaskEnded,
-    UserMessageAdded,
-    keys,
-)
+from ...log import AgentStarted, Event, RunFailed, RunResumed, UserMessageAdded, keys
 from ...messages import Usage, UserMessage, text_of
 from ...stores import SUMMARY_NOTE, SupportsNotes
+from ...team.tasks import agent_given_control
 from ..opening import run_started_event
 from ..result import total_usage
 
@@ -66,7 +58,7 @@ def summarize(events: Sequence[Event], before: RunSummary | None = None) -> RunS
     active_agent = before.active_agent
     error = before.error
     for event in events:
-        active_agent = _active_after(event) or active_agent
+        active_agent = agent_given_control(event) or active_agent
         if type(event) is AgentStarted:
             reached = inner_agents if keys.is_nested(event.origin.id) else agents
             reached[event.agent] = None
@@ -87,21 +79,6 @@ def summarize(events: Sequence[Event], before: RunSummary | None = None) -> RunS
         active_agent,
         tuple([*inner_agents][:_MAX_AGENTS]),
     )
-
-
-def _active_after(event: Event) -> str:
-    """Return the agent that an event gives control to; "" if it gives it to none."""
-    if keys.is_nested(event.origin.id):
-        return ""
-    match event:
-        case AgentStarted():
-            return event.agent
-        case ControlTransferred():
-            return event.target
-        case TaskEnded():
-            return event.task.return_to
-        case _:
-            return ""
 
 
 def summary_note(events: Sequence[Event], before: RunSummary | None = None) -> dict[str, bytes]:
