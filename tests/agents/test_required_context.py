@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from batonkit import Agent, RunContext, Runner, SetupError, Tool, tool
+from batonkit import Agent, RunContext, Runner, SetupError, Tool, handoff, tool
+from batonkit.agents import with_guardrails
 from batonkit.testing import ScriptedModel, call
 
 
@@ -46,6 +47,11 @@ def plain(ctx: RunContext) -> str:
     return str(ctx.context)
 
 
+def allow(ctx: RunContext[Any], output: Any) -> bool:
+    """Allow every answer."""
+    return True
+
+
 @pytest.mark.parametrize("needing", [in_stock, order])
 async def test_a_run_without_the_context_that_a_tool_needs_does_not_call_the_model(needing: Tool[Any]) -> None:
     model = ScriptedModel(["never"])
@@ -56,6 +62,23 @@ async def test_a_run_without_the_context_that_a_tool_needs_does_not_call_the_mod
     with pytest.raises(SetupError, match=expected):
         await Runner(desk).run("hi")
     assert model.requests == []
+
+
+@pytest.mark.parametrize("place", ["handoff", "sub-agent", "tool", "guarded"])
+async def test_a_run_without_context_fails_at_its_start_wherever_in_the_team_the_tool_is(place: str) -> None:
+    model = ScriptedModel(["never"])
+    expert = Agent[Any]("Expert", description="Knows the stock.", model=model, tools=[in_stock])
+    team = {
+        "handoff": Agent[Any]("Desk", model=model, handoffs=[handoff(expert)]),
+        "sub-agent": Agent[Any]("Desk", model=model, sub_agents=[Agent("Middle", sub_agents=[expert])]),
+        "tool": Agent[Any]("Desk", model=model, tools=[expert.as_tool()]),
+        "guarded": Agent[Any]("Desk", model=model, handoffs=[with_guardrails(expert, output_guardrails=[allow])]),
+    }[place]
+    runner = Runner(team)
+    with pytest.raises(SetupError, match=r"tool `in_stock` of `Expert` takes RunContext\[Shop\], but the run has no"):
+        await runner.run("hi")
+    assert model.requests == []
+    assert (await runner.run("hi", context=Shop(3))).output == "never"
 
 
 async def test_a_run_with_a_context_calls_the_tool() -> None:

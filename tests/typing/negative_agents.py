@@ -62,6 +62,13 @@ Agent[Other]("A", handoffs=[then_transfer(desk, to="B")])  # pyright: ignore[rep
 Agent[Other]("A", handoffs=[handoff(desk, on_handoff=on_plain)])  # pyright: ignore[reportArgumentType]  # expected
 Agent[Other]("A", instructions=lambda ctx: f"{ctx.context.user}")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # expected
 
+trip = Agent("Trip", output_type=Reason)
+Agent[Deps]("A", handoffs=[trip])  # pyright: ignore[reportArgumentType]  # expected
+Agent[Deps, str]("A", handoffs=[handoff(trip)])  # pyright: ignore[reportArgumentType]  # expected
+Agent[Deps, str]("A", sub_agents=[trip])  # pyright: ignore[reportArgumentType]  # expected
+Agent[Deps, int]("A")  # pyright: ignore[reportArgumentType]  # expected
+Runner(Agent("A", handoffs=[trip])).run_sync("hi").output.upper()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # expected
+
 Agent[Other]("A", input_guardrails=[check_input])  # pyright: ignore[reportArgumentType]  # expected
 Agent("A", history=list)  # pyright: ignore[reportArgumentType]  # expected
 

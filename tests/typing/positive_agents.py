@@ -94,6 +94,39 @@ Agent[Deps]("Triage", handoffs=[desk, Agent("Any"), "Elsewhere"], sub_agents=[Ag
 Agent[Deps]("A", instructions=lambda ctx: f"Help {ctx.context.user.title()}.")
 Agent("A", instructions=lambda ctx: f"The run is {ctx.run_id}.")
 
+
+# A team answers with what its agents answer with: the types of all targets, however they are reached.
+@dataclass
+class Trip:
+    """The answer of a planner."""
+
+    city: str
+
+
+planner = Agent("Planner", output_type=Trip)
+counter = Agent[Deps, int]("Counter", output_type=int)
+
+
+def to_planner(city: str) -> Agent[Any, Trip]:
+    """Hand over, as programs for Swarm do."""
+    return planner
+
+
+assert_type(Agent("T", handoffs=[planner]), Agent[Any, Trip | str])
+assert_type(Agent("T", handoffs=[planner, "Elsewhere"]), Agent[Any, Trip | str])
+assert_type(Agent("T", handoffs=[handoff(planner), handoff("Elsewhere")]), Agent[Any, Trip | str])
+assert_type(Agent("T", handoffs=[handoff(planner, input_type=Reason)]), Agent[Any, Trip | str])
+assert_type(Agent("T", sub_agents=[planner], handoffs=[counter]), Agent[Deps, Trip | int | str])
+assert_type(Agent("T", sub_agents=[planner], output_type=int), Agent[Any, Trip | int])
+assert_type(Agent("T", tools=[to_planner, plain]), Agent[Any, Trip | str])
+assert_type(Agent("T", handoffs=[Agent("Between", handoffs=[planner])]), Agent[Any, Trip | str])
+assert_type(Agent("T", handoffs=["Elsewhere"], sub_agents=[Agent("Child")]), Agent[Any, str])
+assert_type(Runner(Agent("T", handoffs=[planner])).run_sync("hi").output, Trip | str)
+assert_type(Runner(Agent("T", handoffs=["Planner"]), extra_agents=[planner]).run_sync("hi").output, str | Trip)
+Agent[Deps, str | Trip]("Triage", handoffs=[planner, handoff(planner)], tools=[who])
+several: list[BaseAgent[Any, Any]] = [planner, counter]
+assert_type(Agent("T", handoffs=several), Agent[Any, Any])
+
 # Unions as output types.
 number = Agent("N", output_type=int | str)
 assert_type(number, Agent[Any, int | str])

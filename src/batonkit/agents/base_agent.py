@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import getdoc, iscoroutinefunction
-from typing import Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 import msgspec
 from typing_extensions import TypeVar
@@ -60,6 +60,12 @@ class BaseAgent(ABC, Generic[C, Out]):
     _is_remote: bool = False
     """True if what it reads is sent to another service: filters get other agents' tool calls only if `history` does."""
 
+    if TYPE_CHECKING:
+
+        def _answers_with(self) -> Out:
+            """Tell type checkers, through `HandoffTarget`, what a handoff to this agent can answer with."""
+            ...
+
     @check_arguments
     def __init__(
         self,
@@ -67,8 +73,8 @@ class BaseAgent(ABC, Generic[C, Out]):
         *,
         description: str = "",
         examples: Sequence[str] = (),
-        sub_agents: Sequence["BaseAgent[C, Any]"] = (),
-        handoffs: Sequence["BaseAgent[C, Any] | Handoff[C] | str"] = (),
+        sub_agents: Sequence["BaseAgent[C, Out]"] = (),
+        handoffs: Sequence["BaseAgent[C, Out] | Handoff[C, Out] | str"] = (),
         disallow_transfer_to_parent: bool = False,
         history: HistoryPolicy | None = None,
         accepts: Accepts[C] | None = None,
@@ -119,6 +125,10 @@ class BaseAgent(ABC, Generic[C, Out]):
 
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
         return ()
+
+    def _required_contexts(self) -> dict[str, Any]:
+        """The types of the context object that its tools need, by tool."""
+        return {}
 
     def _inner_policies(self) -> "tuple[str | HistoryFunction, ...]":
         """The history policies of the agents that are its tools, if they read its history."""

@@ -1,12 +1,12 @@
 """The options of agents that call a model, their typed output, and their compiled tools."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from types import FunctionType, MethodType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Never, Self, TypeAlias, cast
 
 import msgspec
 from typing_extensions import TypeForm, TypeVar
@@ -86,8 +86,7 @@ class ToolTable:
 
     def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
         self.by_name = {each.spec.name: each for each in tools}
-        self.needs_context = {name: kind for name, each in self.by_name.items() if (kind := _required_context(each))}
-        """The type of the context object that a tool needs, for those that need one."""
+        self.needs_context = required_contexts(tools)
         self.has_exit = has_exit
         specs = [each.spec for each in tools]
         if has_exit:
@@ -104,16 +103,6 @@ class ToolTable:
         self.conditional = {name: each for name, each in conditions.items() if each is not True}
         """The `is_enabled` of tools that have one, by name."""
 
-    def check_context(self, owner: str, context: object) -> None:
-        """Raise SetupError if a tool needs a context object, and the run has none."""
-        if context is None:
-            for name, kind in self.needs_context.items():
-                shown = getattr(kind, "__name__", kind)
-                raise SetupError(
-                    f"tool `{name}` of `{owner}` takes RunContext[{shown}], but the run has no context; give one: "
-                    f"run(…, context={shown}(…)) or Runner(context_factory=…), or annotate RunContext[{shown} | None]"
-                )
-
     def enabled_specs(self, disabled: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return the specs without those of disabled tools."""
         return self.specs if not disabled else tuple(spec for spec in self.specs if spec.name not in disabled)
@@ -123,9 +112,25 @@ class ToolTable:
         return not any(call.name in self._with_effect for call in calls)
 
 
-def _required_context(tool: Tool) -> Any:
-    innermost = unwrap_tool(tool)
-    return innermost._required_context if isinstance(innermost, FunctionTool) else None
+def required_contexts(tools: Iterable[Tool]) -> dict[str, Any]:
+    """Return the type of the context object that a tool needs, by name, for those that need one."""
+    needs = dict[str, Any]()
+    for each in map(unwrap_tool, tools):
+        if isinstance(each, FunctionTool) and each._required_context is not None:
+            needs[each.name] = each._required_context
+    return needs
+
+
+def check_context(owner: str, needs: Mapping[str, Any], context: object) -> None:
+    """Raise SetupError if a tool of an agent needs a context object, and the run has none."""
+    if context is not None or not needs:
+        return
+    name, kind = next(iter(needs.items()))
+    shown = getattr(kind, "__name__", kind)
+    raise SetupError(
+        f"tool `{name}` of `{owner}` takes RunContext[{shown}], but the run has no context; give one: "
+        f"run(…, context={shown}(…)) or Runner(context_factory=…), or annotate RunContext[{shown} | None]"
+    )
 
 
 Ctx = TypeVar("Ctx", default=Any)
@@ -140,6 +145,13 @@ Instructions: TypeAlias = str | Callable[[AgentContext[Ctx]], str | Awaitable[st
 class AgentWithTools(BaseAgent[C, Out]):
     """The options of any agent that has instructions, tools and handoffs."""
 
+    # Defaults that say nothing about C and Out: a type checker infers both from what an agent has, and a plain `()`
+    # would make them unknown.
+    NO_TOOLS = cast("Sequence[Tool[C]]", ())
+    NO_HANDOFFS = cast("Sequence[Handoff[C, Never]]", ())
+    NO_AGENTS = cast("Sequence[BaseAgent[C, Never]]", ())
+    NO_MIDDLEWARE = cast("Sequence[Middleware[C]]", ())
+
     name: str
     """The name, unique in the team."""
     _: KW_ONLY
@@ -147,15 +159,15 @@ class AgentWithTools(BaseAgent[C, Out]):
     """Tells other agents when to transfer to this one."""
     instructions: Instructions[C] = ""
     """The system prompt, or a function of the context that returns it, sync or async."""
-    tools: Sequence[Tool[C] | ToolFunction | Toolset] = cast("Sequence[Tool[C]]", ())
+    tools: Sequence[Tool[C] | Callable[..., BaseAgent[Any, Out]] | ToolFunction | Toolset] = NO_TOOLS
     """Tools, functions to make tools of, and toolsets."""
-    handoffs: Sequence[BaseAgent[C, Any] | Handoff[C] | str] = cast("Sequence[Handoff[C]]", ())
+    handoffs: Sequence[BaseAgent[C, Out] | Handoff[C, Out] | str] = NO_HANDOFFS
     """Agents, handoffs or names of agents it can transfer to, each with a tool of its own."""
-    sub_agents: Sequence[BaseAgent[C, Any]] = cast("Sequence[BaseAgent[C, Any]]", ())
+    sub_agents: Sequence[BaseAgent[C, Out]] = NO_AGENTS
     """Agents it can transfer to with one shared tool, and that can transfer back."""
     hooks: AgentHooks[C] | None = None
     """Lifecycle callbacks."""
-    middleware: Sequence[Middleware[C]] = cast("Sequence[Middleware[C]]", ())
+    middleware: Sequence[Middleware[C]] = NO_MIDDLEWARE
     """Code around its model calls, tool calls and activations, outermost first."""
     concurrent_tools: bool = True
     """True if the tool calls of one response run concurrently."""
@@ -171,6 +183,8 @@ class AgentWithTools(BaseAgent[C, Out]):
     """True if the model may end the whole run with `exit(final_result)`."""
     disallow_transfer_to_parent: bool = False
     """True if transfers to its parent are forbidden."""
+
+    del NO_TOOLS, NO_HANDOFFS, NO_AGENTS, NO_MIDDLEWARE
 
     def __post_init__(self) -> None:
         check_name(self.name, type(self).__name__)
@@ -213,6 +227,9 @@ class AgentWithTools(BaseAgent[C, Out]):
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
         return self._tool_table.specs
 
+    def _required_contexts(self) -> dict[str, Any]:
+        return required_contexts(self._own_tools)
+
     def _referenced_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         functions = [unwrap_tool(entry) for entry in self._own_tools]
         found: list[Any] = [
@@ -236,14 +253,17 @@ class AgentWithTools(BaseAgent[C, Out]):
 class AgentDefinition(AgentWithTools[C, Out]):
     """The options of `Agent`."""
 
+    NO_CHECKS = cast("Sequence[InputCheck[C]]", ())
+
     _: KW_ONLY
     model: Model | str | None = None
     """A model, a string such as `"openai:gpt-5"`, or None for the runner's model."""
     model_settings: ModelSettings | None = None
     """Settings that override the runner's."""
-    output_type: TypeForm[Out] = cast("TypeForm[Out]", str)
+    # Not a cast: type checkers infer `str` from it, beside the types of the agents that it can transfer to.
+    output_type: TypeForm[Out] = str  # pyright: ignore[reportAssignmentType]
     """The type of the answer: any type that pydantic can validate, including unions; `str` or None for text."""
-    input_guardrails: Sequence[InputCheck[C]] = cast("Sequence[InputCheck[C]]", ())
+    input_guardrails: Sequence[InputCheck[C]] = NO_CHECKS
     """Checks `(ctx, messages)` of the conversation that it reads."""
     output_guardrails: Sequence[GuardrailFunction] = ()
     """Checks `(ctx, output)` of its answer."""
@@ -261,6 +281,8 @@ class AgentDefinition(AgentWithTools[C, Out]):
     """When and how long histories that it reads are compacted; by default as the runner says."""
     output_key: str | None = None
     """The key under which the answer is stored in the run's values."""
+
+    del NO_CHECKS
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -47,6 +47,9 @@ class AgentWrapper(BaseAgent[C, Out]):
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
         return self.inner._tool_specs()
 
+    def _required_contexts(self) -> dict[str, Any]:
+        return self.inner._required_contexts()
+
     def _inner_policies(self) -> tuple[str | HistoryFunction, ...]:
         return self.inner._inner_policies()
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Generic, Literal, Protocol, TypeAlias, cast, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Protocol, TypeAlias, cast, overload, runtime_checkable
 
 from msgspec import Struct, structs
 from typing_extensions import TypeForm, TypeVar
@@ -23,7 +23,10 @@ from .input_type import HandoffInputParser, IncompleteTypeError
 from .tasks import TaskResultParser
 
 C = TypeVar("C", default=Any, contravariant=True)
+Out = TypeVar("Out", default=Any, covariant=True)
 T = TypeVar("T", default=Any)
+# A target given by name adds no type: it is an agent that the team has anyway.
+TargetOut = TypeVar("TargetOut", default=Never)
 
 ReturnTo: TypeAlias = Literal["caller"] | str | None
 """Where control goes when the target has finished: None (it stays), `"caller"`, or the name of an agent."""
@@ -42,8 +45,12 @@ _EXAMPLES = {"en": "For example: {examples}", "zh": "例如：{examples}"}
 
 
 @runtime_checkable
-class HandoffTarget(Protocol):
-    """The agent at the other end of a handoff."""
+class HandoffTarget(Protocol[Out]):
+    """The agent at the other end of a handoff, which answers with `Out`."""
+
+    if TYPE_CHECKING:
+
+        def _answers_with(self) -> Out: ...
 
     @property
     def name(self) -> str:
@@ -109,10 +116,10 @@ async def check_filter_result(
 @check_arguments
 @suggest_clone
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Handoff(Generic[C]):
+class Handoff(Generic[C, Out]):
     """An edge to an agent, or to the name of one; use `handoff()` to make it."""
 
-    agent: HandoffTarget | str
+    agent: HandoffTarget[Out] | str
     """The target, or its name."""
     tool_name_override: str | None = None
     """The name of the tool that the model calls; by default `transfer_to_<agent>`."""
@@ -202,14 +209,14 @@ class Handoff(Generic[C]):
     def _result_parser(self) -> TaskResultParser | None:
         return None if self.result_type is None else TaskResultParser(self.target, self.result_type)
 
-    def clone(self, **changes: Any) -> "Handoff[C]":
+    def clone(self, **changes: Any) -> "Handoff[C, Out]":
         """Return a copy with some fields changed."""
         return replace(self, **changes)
 
 
 @overload
 def handoff(
-    agent: HandoffTarget | str,
+    agent: HandoffTarget[TargetOut] | str,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
@@ -221,10 +228,10 @@ def handoff(
     return_to: ReturnTo = None,
     until: Literal["answered"] = "answered",
     history: Any = None,
-) -> Handoff[C]: ...
+) -> Handoff[C, TargetOut]: ...
 @overload
 def handoff(
-    agent: HandoffTarget | str,
+    agent: HandoffTarget[TargetOut] | str,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
@@ -236,10 +243,10 @@ def handoff(
     return_to: ReturnTo = None,
     until: Literal["answered"] = "answered",
     history: Any = None,
-) -> Handoff[C]: ...
+) -> Handoff[C, TargetOut]: ...
 @overload
 def handoff(
-    agent: HandoffTarget | str,
+    agent: HandoffTarget[TargetOut] | str,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
@@ -252,10 +259,10 @@ def handoff(
     until: Literal["finished"],
     result_type: TypeForm[Any] | None = None,
     history: Any = None,
-) -> Handoff[C]: ...
+) -> Handoff[C, TargetOut]: ...
 @overload
 def handoff(
-    agent: HandoffTarget | str,
+    agent: HandoffTarget[TargetOut] | str,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
@@ -268,7 +275,7 @@ def handoff(
     until: Literal["finished"],
     result_type: TypeForm[Any] | None = None,
     history: Any = None,
-) -> Handoff[C]: ...
+) -> Handoff[C, TargetOut]: ...
 @check_names
 def handoff(
     agent: HandoffTarget | str,

@@ -192,6 +192,7 @@ def open_state(
         The state, the configuration with the options of the run, and the first events with these options.
 
     Raises:
+        SetupError: The run is new and has no context object, which a tool of its team needs.
         TeamChangedError: The team does not have the agent that the run started with.
     """
     if started.root_agent not in config.team.members:
@@ -206,6 +207,8 @@ def open_state(
     if context is None:
         factory = config.context_factory
         context = stopped.context if factory is None else factory(record or _record_of(started))
+    if not log.has_past:
+        config.team.check_context(context)
     meter = UsageMeter(limits_for(started, config, args, stopped))
     run = RunState(started.run_id, log, context, freeze_items(started.values), meter, dict(stopped.guests), config.live)
     if log.has_past:

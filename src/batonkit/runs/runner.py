@@ -101,7 +101,7 @@ class Runner(Generic[C, Out]):
         history: HistoryPolicy | HistoryOptions = "rewritten",
         compaction: Compaction | None = None,
         handoff_rules: HandoffRules | None = None,
-        extra_agents: Sequence[BaseAgent[Any, Any]] = (),
+        extra_agents: Sequence[BaseAgent[Any, Out]] = (),
         prompt_language: PromptLanguage = "en",
         context_factory: ContextFactory | None = None,
         prices: Prices | bool = True,

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from ..agents import BaseAgent
 from ..agents.agent_context import HistoryFunction, compile_history
+from ..agents.definition import check_context
 from ..errors import SetupError, nearest, quote_names
 from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage
 from ..handoffs.routes import Route, Routes, make_route
@@ -54,7 +56,7 @@ class Finding(Struct, frozen=True):
         return Finding(self.kind, self.agent, f"{self.text} (inside `{owner}`)", owner)
 
 
-class Team(Struct, frozen=True, eq=False):
+class Team(Struct, frozen=True, eq=False, dict=True):
     """An immutable team of agents. Create it with `Team.compile`.
 
     An agent that runs inside another one (a step of a workflow, an agent called as a tool) has a team of its own.
@@ -105,6 +107,26 @@ class Team(Struct, frozen=True, eq=False):
     def fingerprint(self) -> str:
         """A short hash of the team, the same in every process: `RunRecord.team` of its runs."""
         return fingerprint_hash(team_fingerprint(self))
+
+    @cached_property
+    def _required_contexts(self) -> dict[str, dict[str, Any]]:
+        """The context types that tools need, by agent and tool."""
+        teams = [self, *self.inner.values()]
+        agents = {name: member.agent for team in teams for name, member in team.members.items()}
+        return {name: needs for name, agent in agents.items() if (needs := agent._required_contexts())}
+
+    def check_context(self, context: object) -> None:
+        """Check that a run has the context object that its agents' tools need.
+
+        Args:
+            context: The run's context object, or None.
+
+        Raises:
+            SetupError: A tool needs one, and there is none.
+        """
+        if context is None:
+            for name, needs in self._required_contexts.items():
+                check_context(name, needs, context)
 
     def nested(self) -> "Iterator[tuple[str, Team]]":
         """Yield each nested team, at every level, with the name of the agent it is nested in."""

@@ -111,7 +111,7 @@ def case_of(ctx: RunContext[Any]) -> str:
     return f"You settle order {order}: {reason}, priority {priority}. Never promise what the policy forbids."
 
 
-def make_desk() -> Agent:
+def make_desk() -> Agent[Any, Any]:
     """Return the root agent of the desk."""
     closer = Agent("Closer", description="Says goodbye.", instructions="Thank the customer.", tools=[ask_rating])
     refunds = Agent(
