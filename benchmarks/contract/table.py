@@ -22,7 +22,7 @@ TITLES = {
     "ping_pong": "two agents that transfer to each other for ever",
     "target_reads": "what the target reads",
     "next_message": "who answers the next message",
-    "crash": "killed after a tool acted, before that is recorded; then resumed",
+    "crash": "crash right after a side effect",
     "interrupt": "a tool that asks a person in its middle",
 }
 

@@ -501,7 +501,7 @@ class InterruptExpiredError(RunError):
 
 
 class OpenInterruptError(RunError):
-    """Code caught the suspension that its interrupt raised, and went on without the answer."""
+    """Code caught the exception that its interrupt raised, and continued without the answer."""
 
 
 class ShuttingDownError(RunError):

@@ -384,7 +384,7 @@ async def test_a_tool_that_swallows_its_interrupt_ends_the_run() -> None:
     runner, model = make_runner(book, calls=["book"])
     stream = runner.stream("hi")
     with pytest.raises(
-        OpenInterruptError, match=r"tool `book` of `A` went on while its question `1/m1.0/ask1` is open"
+        OpenInterruptError, match=r"tool `book` of `A` continued while its question `1/m1.0/ask1` is open"
     ):
         await stream._drive()
     assert stream.result.status == "failed"
@@ -424,7 +424,7 @@ async def test_a_tool_wrapper_that_swallows_the_interrupt_of_an_agent_ends_the_r
         "Outer", model=ScriptedModel([call("inner", request="go"), "done"]), tools=[SwallowingWrapper(inner.as_tool())]
     )
     with pytest.raises(
-        OpenInterruptError, match=r"tool `inner` of `Outer` went on while its question .*/ask1` is open"
+        OpenInterruptError, match=r"tool `inner` of `Outer` continued while its question .*/ask1` is open"
     ):
         await Runner(outer).run("hi")
 

@@ -273,7 +273,7 @@ async def test_a_hook_that_swallows_its_interrupt_ends_the_run() -> None:
                 return
 
     runner = Runner(Agent("A", model=ScriptedModel(["done"])), hooks=SwallowingHooks())
-    with pytest.raises(OpenInterruptError, match="the hook on_run_start went on while its question"):
+    with pytest.raises(OpenInterruptError, match="the hook on_run_start continued while its question"):
         await runner.run("hi")
 
 

@@ -343,7 +343,7 @@ async def test_a_step_that_swallows_its_suspension_is_an_error_and_not_recorded(
 
     runner = Runner(a)
     live = runner.stream("hi")
-    with pytest.raises(OpenInterruptError, match="step `check` of `A` went on while its question `1/ask1` is open"):
+    with pytest.raises(OpenInterruptError, match="step `check` of `A` continued while its question `1/ask1` is open"):
         await live._drive()
     assert live.result.status == "failed"
     assert not any(isinstance(event, StepCompleted) for event in live.result.events)
@@ -405,7 +405,7 @@ async def test_a_step_whose_task_swallows_the_suspension_is_an_error_and_not_rec
 
     runner = Runner(a)
     live = runner.stream("hi")
-    with pytest.raises(OpenInterruptError, match="step `check` of `A` went on while its question `1/ask1` is open"):
+    with pytest.raises(OpenInterruptError, match="step `check` of `A` continued while its question `1/ask1` is open"):
         await live._drive()
     assert not any(isinstance(event, StepCompleted) for event in live.result.events)
     assert (await runner.resume(live.run_id, "certain")).output == "certain"
@@ -452,6 +452,6 @@ async def test_a_question_asked_by_an_older_task_is_found_at_the_end_of_the_agen
         await ctx.say(await ctx.step("check", careless))
 
     live = Runner(a).stream("hi")
-    with pytest.raises(OpenInterruptError, match="`A` went on while its question `1/ask1` is open"):
+    with pytest.raises(OpenInterruptError, match="`A` continued while its question `1/ask1` is open"):
         await live._drive()
     assert live.result.status == "failed"

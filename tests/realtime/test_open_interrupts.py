@@ -70,7 +70,7 @@ async def test_a_tool_that_goes_on_when_the_session_ends_has_no_result(
     assert recorded(session, ToolReturned, StepCompleted) == []
     # The question is still open, and its answer resumes the run.
     assert (session.result.status, [each.id for each in session.result.interrupts]) == ("suspended", [question.id])
-    assert f"of `Desk` went on while its question `{question.id}` is open" in caplog.text
+    assert f"of `Desk` continued while its question `{question.id}` is open" in caplog.text
 
 
 async def test_the_answer_is_used_when_the_careless_tool_is_resumed() -> None:
@@ -132,7 +132,7 @@ async def test_instructions_that_go_on_leave_the_question_open(is_by_provider: b
             await session._stream.wait()
     assert session.result.status == "failed"
     assert isinstance(session.result.error, OpenInterruptError)
-    assert "the configuration of `Desk` went on while its question" in str(session.result.error)
+    assert "the configuration of `Desk` continued while its question" in str(session.result.error)
 
 
 async def test_a_transfer_beside_a_suspended_tool_is_no_error() -> None:

@@ -429,7 +429,7 @@ async def test_an_agent_that_swallows_its_interrupt_fails() -> None:
 
     stream = Runner(a).stream("hi")
     with pytest.raises(
-        OpenInterruptError, match=r"`A` went on while its question `1/ask1` is open; .*except Exception"
+        OpenInterruptError, match=r"`A` continued while its question `1/ask1` is open; .*except Exception"
     ):
         await stream._drive()
     assert stream.result.status == "failed"
@@ -446,7 +446,7 @@ async def test_an_agent_that_swallows_the_interrupt_of_an_inner_agent_fails() ->
         async def run(self, ctx: AgentContext) -> None:
             await asyncio.gather(ctx.run_agent(inner, "one"), return_exceptions=True)
 
-    with pytest.raises(OpenInterruptError, match=r"`A` went on while its question `1/one/1/m1.0/ask1` is open"):
+    with pytest.raises(OpenInterruptError, match=r"`A` continued while its question `1/one/1/m1.0/ask1` is open"):
         await Runner(SwallowingAgent("A")).run("hi")
 
 
@@ -459,7 +459,7 @@ async def test_an_agent_that_transfers_despite_its_open_interrupt_fails() -> Non
             return Transfer("B")
         return Transfer("B")
 
-    with pytest.raises(OpenInterruptError, match="`A` went on"):
+    with pytest.raises(OpenInterruptError, match="`A` continued"):
         await Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["done"]))]).run("hi")
 
 

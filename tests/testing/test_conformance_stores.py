@@ -475,5 +475,5 @@ async def test_a_broken_store_passes_the_checks_that_are_for_other_things(broken
 async def test_a_failed_check_says_what_was_wanted_and_found() -> None:
     (check,) = [check for check in ALL_CHECKS if check_name(check) == "old_runs_expire"]
     store = ForgetsAll()
-    with pytest.raises(AssertionError, match="not been written to for an hour: wanted 0, found 3"):
+    with pytest.raises(AssertionError, match="not been written to for an hour: expected 0, found 3"):
         await check(lambda: store)

@@ -642,7 +642,7 @@ async def test_a_guardrail_that_swallows_its_suspension_gives_no_verdict() -> No
     till = Till()
     guarded = with_tool_guardrails(till.pay, input_guardrails=[careless])
     runner = Runner(Agent("A", model=ScriptedModel([call("pay", amount=1), "done"]), tools=[guarded]))
-    with pytest.raises(OpenInterruptError, match="guardrail `careless` went on while its question"):
+    with pytest.raises(OpenInterruptError, match="guardrail `careless` continued while its question"):
         await runner.run("hi")
     assert till.paid == []
 

@@ -68,7 +68,7 @@ _logger = logging.getLogger("baton.agents")
 
 
 async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
-    """Run an agent; if it fails, replace its messages by a report of the error."""
+    """Run an agent; if it fails, replace its messages with a report of the error."""
     log = ctx._run.log
     key = keys.failure(ctx._scope)
     failed = log.find(key, StepCompleted)

@@ -313,7 +313,7 @@ class RunState(Struct, Generic[C], eq=False):
         Call it before recording the end, and only if `suspended_by` is not empty.
 
         Raises:
-            OpenInterruptError: It went on without the answer.
+            OpenInterruptError: It continued without the answer.
         """
         for key in self.suspended_by:
             if keys.contains(scope, key):
@@ -327,16 +327,16 @@ class RunState(Struct, Generic[C], eq=False):
         `check_suspended` at the end of the tool call or activation.
 
         Raises:
-            OpenInterruptError: It went on without the answer.
+            OpenInterruptError: It continued without the answer.
         """
         for key, enclosing in self.suspended_by.items():
             if block in enclosing:
                 raise self.open_interrupt_error(what, key)
 
     def open_interrupt_error(self, what: str, key: str) -> OpenInterruptError:
-        """Make the error for code that went on without the answer."""
+        """Make the error for code that continued without the answer."""
         error = OpenInterruptError(
-            f"{what} went on while its question `{key}` is open; the exception that suspends the run must not be "
+            f"{what} continued while its question `{key}` is open; the exception that suspends the run must not be "
             "caught: use `except Exception` instead of `except BaseException` around ctx.interrupt, no "
             "return_exceptions=True, or raise it again"
         )

@@ -91,7 +91,7 @@ def redact(
 
 
 def summarize(model: Model | str, *, instructions: str | None = None, keep_input: bool = True) -> HandoffInputFilter:
-    """Replace everything before the turn that hands off by a model's summary.
+    """Replace everything before the turn that hands off with a model's summary.
 
     The model is called once, also across resume, and counts towards the run's limits. It reads a transcript in which
     images, sounds and files are only mentioned. It is not called if there is nothing to summarize.
@@ -123,7 +123,7 @@ def summarize(model: Model | str, *, instructions: str | None = None, keep_input
 
 
 def nest_history(*, opening: str = _OPENING, closing: str = _CLOSING) -> HandoffInputFilter:
-    """Replace everything before the turn that hands off by one user message with a transcript.
+    """Replace everything before the turn that hands off with a transcript in one user message.
 
     Images, sounds and files follow the text in the same message; reasoning is removed.
     """

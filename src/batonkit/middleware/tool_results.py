@@ -26,7 +26,7 @@ def estimate_request_tokens(request: ModelRequest) -> int:
 
 
 class ClearToolResults(Middleware[Any]):
-    """Replaces the contents of old tool results by a short note in what the model reads.
+    """Replaces the contents of old tool results with a short note in what the model reads.
 
     The log and the result of the run keep them. Results that the model has not read yet are never cleared.
 

@@ -78,7 +78,7 @@ def to_anthropic(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _shorten(turn: dict[str, Any]) -> None:
-    """Replace content that is one text block by its text, as people write it."""
+    """Replace content that is one text block with its text, as people write it."""
     blocks = turn.get("content", ())
     if len(blocks) == 1 and blocks[0]["type"] == "text":
         turn["content"] = blocks[0]["text"]

@@ -103,7 +103,7 @@ class ActivationTranscript:
     def settle(
         self, response: HistoryEntry, placeholders: Sequence[HistoryEntry], outcome: Sequence[HistoryEntry]
     ) -> None:
-        """Replace the placeholders of detached calls by their results."""
+        """Replace the placeholders of detached calls with their results."""
         by_call = {entry.message.tool_call_id: entry for entry in outcome if isinstance(entry.message, ToolMessage)}
         for entry in placeholders:
             found = by_call.get(entry.message.tool_call_id) if isinstance(entry.message, ToolMessage) else None

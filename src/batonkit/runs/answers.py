@@ -32,9 +32,9 @@ CANCELLED_CALL = "This call was cancelled by the user before it was executed."
 
 
 class Dismiss(Struct, frozen=True):
-    """A result for the tool call that asks, which is not executed, in place of an answer.
+    """Dismiss a question: its tool call is skipped and this reason becomes the result.
 
-    Pass it to `resume` in place of all answers, or of one of them.
+    Pass it to `resume` instead of all answers, or of one of them.
     """
 
     reason: str = "The user does not want to answer this and has moved on."
@@ -291,7 +291,7 @@ def _edit_response(event: types.AgentResponded, value: Any) -> AssistantMessage:
         edit = convert(value, _ResponseEdit)
     except ValidationError as error:
         expected = 'another text, or by {"content": …, "tool_calls": [{"name": …, "arguments": {…}}]}'
-        raise RunError(f"`{event.key}` can be replaced by {expected}, not by {show(value)}: {error}") from None
+        raise RunError(f"`{event.key}` can be replaced with {expected}, not with {show(value)}: {error}") from None
     ids = [call.id for call in event.tool_calls]
     calls = [
         ToolCall(ids[n] if n < len(ids) else keys.call(event.key, n), call.name, json.dumps(call.arguments))

@@ -12,7 +12,7 @@ from batonkit.realtime.voice_settings import RealtimeSettings, SessionConfig
 INVALID = [
     (SessionConfig("Desk", tools=(ToolSpec("not a name"),)), "`Desk` has a tool named 'not a name'"),
     (SessionConfig("Desk", tools=(ToolSpec("x" * 65),)), "from 1 to 64"),
-    (SessionConfig("Desk", tools=(ToolSpec("f"), ToolSpec("f"))), "two tools of the name `f`"),
+    (SessionConfig("Desk", tools=(ToolSpec("f"), ToolSpec("f"))), "two tools named `f`"),
     (SessionConfig("Desk", tools=(ToolSpec("f", parameters={"type": "string"}),)), 'only schemas of type "object"'),
     (SessionConfig("Desk", tools=tuple(ToolSpec(f"f{n}") for n in range(129))), "at most 128"),
     (SessionConfig("Desk", tools=(ToolSpec("f"),), tool_choice="g"), "it can be: `auto`, `none`, `required`, `f`"),

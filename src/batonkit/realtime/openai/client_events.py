@@ -92,7 +92,7 @@ def _check_tools(settings: SessionConfig, model: str) -> None:
                 f'`{model}` takes only schemas of type "object"'
             )
         if tool.name in seen:
-            raise SetupError(f"`{settings.agent}` has two tools of the name `{tool.name}`; give one another name")
+            raise SetupError(f"`{settings.agent}` has two tools named `{tool.name}`; give one another name")
         seen.add(tool.name)
     choice = settings.tool_choice
     if choice not in _CHOICES and choice not in seen:

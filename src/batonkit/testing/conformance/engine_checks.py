@@ -148,7 +148,7 @@ class EngineBench:
                         return
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            raise AssertionError(f"after {SECONDS:g} s it is still not so: {what}") from None
+            raise AssertionError(f"still not true after {SECONDS:g} s: {what}") from None
 
     async def status(self, run_id: str) -> RunStatus:
         """Return the status of a run."""

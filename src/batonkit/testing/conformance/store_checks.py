@@ -20,7 +20,7 @@ def expect(holds: bool, otherwise: str) -> None:
 def expect_same(found: object, wanted: object, what: str) -> None:
     """Raise AssertionError unless both are equal."""
     if found != wanted:
-        raise AssertionError(f"{what}: wanted {_shown(wanted)}, found {_shown(found)}")
+        raise AssertionError(f"{what}: expected {_shown(wanted)}, found {_shown(found)}")
 
 
 async def expect_error(attempt: Awaitable[object], kind: type[E], what: str) -> E:
@@ -30,8 +30,8 @@ async def expect_error(attempt: Awaitable[object], kind: type[E], what: str) -> 
     except kind as error:
         return error
     except Exception as error:
-        raise AssertionError(f"{what}: wanted {kind.__name__}, and {type(error).__name__} came: {error}") from error
-    raise AssertionError(f"{what}: wanted {kind.__name__}, and it went well: {_shown(result)}")
+        raise AssertionError(f"{what}: expected {kind.__name__}, but got {type(error).__name__}: {error}") from error
+    raise AssertionError(f"{what}: expected {kind.__name__}, but the call succeeded: {_shown(result)}")
 
 
 def _shown(value: object) -> str:
