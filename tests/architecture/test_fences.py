@@ -22,6 +22,11 @@ FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
 )
 
+SHOWING = ("docs/index.md", "docs/get-started/*.md", "docs/guides/*.md", "docs/concepts/*.md")
+"""Pages whose first fences print something."""
+PRINTING = (ast.Expr, ast.For, ast.Try, ast.With)
+"""Statements at the top level that comments below them may say the output of."""
+
 
 def fences_in(text: str) -> Iterator[tuple[int, str]]:
     """The python fences to run: the number of their first line, and their code."""
@@ -35,12 +40,12 @@ def fences_in(text: str) -> Iterator[tuple[int, str]]:
 def printed_lines(code: str) -> list[str]:
     """Return the lines that a fence says it prints, in their order."""
     lines = code.splitlines()
-    ends_of_statements = {node.end_lineno for node in ast.parse(code).body if isinstance(node, ast.Expr)}
+    ends = {node.end_lineno for node in ast.parse(code).body if isinstance(node, PRINTING)}
     expected: list[str] = []
     for number, line in enumerate(lines, 1):
         if inline := re.match(r"\s*print\(.*\)  # (.+)", line):
             expected.append(inline[1])
-        elif number in ends_of_statements:
+        if number in ends:
             expected += [comment.removeprefix("#").strip() for comment in takewhile(_is_comment, lines[number:])]
     return expected
 
@@ -88,6 +93,12 @@ def test_the_first_programs_of_a_reader_log_no_warning(
 def test_the_pages_that_teach_have_fences() -> None:
     named = {_name(page) for page in WITH_FENCES}
     assert {"README.md", "docs/get-started/quick-tour.md", "docs/concepts/interrupts.md"} <= named
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_FENCES if any(map(page.match, SHOWING))], ids=_name)
+def test_a_page_soon_shows_what_its_fences_print(page: Path) -> None:
+    first_two = [code for _, code in fences_in(page.read_text(encoding="utf-8"))][:2]
+    assert any(printed_lines(code) for code in first_two), "print a result, with its output as a comment"
 
 
 def test_fences_are_found_and_marked_ones_left_out() -> None:
