@@ -135,7 +135,7 @@ async def test_an_edited_response_is_read_by_the_next_agent() -> None:
     assert (await shop.runner.resume(fork)).output == "six"
     assert [text_of(message.content) for message in shop.model.requests[-1].messages][1] == "Hold on."
     assert shop.done == ["tea", "tea"]
-    with pytest.raises(RunError, match="can be replaced by another text"):
+    with pytest.raises(RunError, match="can be replaced with another text"):
         await shop.runner.runs.fork("r", edit={"1/m1": 5})
 
 

@@ -1,4 +1,4 @@
-"""`Compaction`: when the history of a long conversation is replaced by a summary, and who writes the summary."""
+"""`Compaction`: when a summary replaces the history of a long conversation, and who writes the summary."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, cast
@@ -22,7 +22,7 @@ class Compaction(Struct, frozen=True, kw_only=True, metaclass=CheckedStructMeta)
     """Replacement of the oldest messages of a long history by a summary.
 
     Before a model call, if the messages that the agent would send are longer than `at_tokens`, everything before the
-    last `keep_last` turns is replaced by a summary. The log, the result of the run and `thread.messages()` keep all
+    last `keep_last` turns is replaced with a summary. The log, the result of the run and `thread.messages()` keep all
     messages; resumed runs, later runs of the thread and forks read the recorded summary.
 
     A turn is a response with the results of its calls, together with the user messages before it. Tokens are those

@@ -166,7 +166,7 @@ class AgentWithTools(BaseAgent[C, Out]):
     examples: Sequence[str] = ()
     """Example questions that other agents read with the description."""
     template: bool = False
-    """True if `{name}` in the instructions is replaced by the run's value of that name, if there is one."""
+    """True if `{name}` in the instructions is replaced with the run's value of that name, if there is one."""
     exit_tool: bool = False
     """True if the model may end the whole run with `exit(final_result)`."""
     disallow_transfer_to_parent: bool = False

@@ -27,12 +27,12 @@ class RedactPII(Middleware[Any]):
     and their URLs are not. The log and the result of the run keep everything.
 
     With `restore`, each value has a placeholder of its own, such as `[email 1]`, and the placeholders in the response
-    are replaced by the values: tools receive real arguments, and the user reads real addresses.
+    are replaced with the values: tools receive real arguments, and the user reads real addresses.
 
     Args:
         patterns: The names of built-in patterns to use, or regular expressions by name to use instead of them.
         also: Regular expressions by name to use in addition.
-        restore: Whether placeholders in the response are replaced by the values. Deltas are then withheld until the
+        restore: Whether placeholders in the response are replaced with the values. Deltas are then withheld until the
             response is complete.
 
     Raises:

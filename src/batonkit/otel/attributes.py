@@ -429,7 +429,7 @@ def interrupt_attributes(interrupt: InterruptRaised, content: ContentPolicy) -> 
 
 
 def compaction_attributes(compacted: HistoryCompacted, content: ContentPolicy) -> Attributes:
-    """Return the attributes of a history that was replaced by a summary."""
+    """Return the attributes of a history that was replaced with a summary."""
     return {
         "baton.compaction.upto": f"{compacted.upto.run_id}:{compacted.upto.key}",
         "gen_ai.request.model": split_model(compacted.model)[1] or None,

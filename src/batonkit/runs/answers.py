@@ -291,7 +291,7 @@ def _edit_response(event: types.AgentResponded, value: Any) -> AssistantMessage:
         edit = convert(value, _ResponseEdit)
     except ValidationError as error:
         expected = 'another text, or by {"content": …, "tool_calls": [{"name": …, "arguments": {…}}]}'
-        raise RunError(f"`{event.key}` can be replaced by {expected}, not by {show(value)}: {error}") from None
+        raise RunError(f"`{event.key}` can be replaced with {expected}, not with {show(value)}: {error}") from None
     ids = [call.id for call in event.tool_calls]
     calls = [
         ToolCall(ids[n] if n < len(ids) else keys.call(event.key, n), call.name, json.dumps(call.arguments))
