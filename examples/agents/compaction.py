@@ -1,4 +1,4 @@
-"""A long history is replaced by a summary, once. The model is scripted: no network, no key.
+"""A summary replaces a long history, once. The model is scripted: no network, no key.
 
 python examples/agents/compaction.py
 baton check examples/agents/compaction.py:clerk

@@ -92,7 +92,7 @@ def test_the_reference_has_a_page_for_each_package() -> None:
 
 
 def _tree_of_errors() -> str:
-    page = (REPOSITORY / "docs" / "concepts" / "errors.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```text\n(BatonError\n.*?)\n```$", page, re.MULTILINE | re.DOTALL)
     return shown
 
@@ -108,7 +108,7 @@ def test_the_tree_of_errors_has_every_error_below_its_base() -> None:
     kinds = [kind for kind in vars(import_module("batonkit.errors")).values() if isinstance(kind, type)]
     bases = {kind.__name__: kind.__bases__[0].__name__ for kind in kinds if issubclass(kind, BatonError)}
     assert shown == {name: base for name, base in bases.items() if name != "BatonError"}, (
-        "correct the tree in docs/concepts/errors.md"
+        "correct the tree in docs/guides/troubleshooting.md"
     )
 
 

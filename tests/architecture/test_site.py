@@ -10,6 +10,7 @@ from tools.diagrams.draw import COLORS, FOLDER, picture_of, source_hash
 import batonkit
 
 DOCS = REPOSITORY / "docs"
+MOST_PAGES = 88
 DIAGRAMS = sorted(FOLDER.glob("*.mmd"))
 
 
@@ -41,6 +42,11 @@ def test_the_theme_asks_no_other_service() -> None:
     assert "superfences.fence_code_format" not in site, "a mermaid fence makes the theme load Mermaid from a CDN"
     assert "<a href" in source
     assert 'data-md-component="source">' not in source, "with it the theme asks api.github.com"
+
+
+def test_the_site_has_few_pages() -> None:
+    pages = list(DOCS.rglob("*.md"))
+    assert len(pages) <= MOST_PAGES, "merge pages: each should be one topic that readers search for"
 
 
 def test_every_guide_is_in_the_index() -> None:
