@@ -41,7 +41,7 @@ MESSAGES: list[Exception] = [
     errors.ThreadExistsError("u42", "order-17"),
     errors.InboxFullError("u42", 100),
     errors.MessageGoneError("order-18"),
-    errors.RemoteError("Hotels", "the task is failed: no rooms"),
+    errors.RemoteError("Hotels", "the task is failed: sold out"),
     errors.RemoteRejectedError("Hotels", "the task is rejected: I only book hotels"),
     errors.RemoteUnavailableError("Hotels", "the service is unavailable: Connection refused"),
     provider_errors.rejected("openai:gpt-5", "authentication", "Incorrect API key provided (status 401)"),

@@ -52,7 +52,10 @@ def format_call(name: str, arguments: Any) -> str:
 
 
 def format_usage(usage: Usage, seconds: float | None = None) -> str:
-    """Format usage: `3 model calls · 412 tokens in, 57 out · 1.2 s`; without tokens if the model reports none."""
+    """Format usage: `3 model calls · 412 tokens in, 57 out · 1.2 s`.
+
+    Tokens are left out if the model reports none.
+    """
     calls = usage.model_calls
     parts = [f"{calls} model call{'' if calls == 1 else 's'}"]
     if usage.total_tokens:
