@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .middleware import Middleware
     from .models import FallbackModel, Model, ModelSettings, RetryModel
     from .runs import Runner, RunResult, RunStream
+    from .testing import transcript
     from .tools import Approval, GuardrailVerdict, Tool, ToolResult, guardrail, tool
     from .workflows import LoopAgent, ParallelAgent, SequentialAgent, deep_agent, plan_execute, supervisor
 
@@ -47,6 +48,7 @@ _PACKAGES = {
     "middleware": ("Middleware",),
     "models": ("FallbackModel", "Model", "ModelSettings", "RetryModel"),
     "runs": ("RunResult", "RunStream", "Runner"),
+    "testing": ("transcript",),
     "tools": ("Approval", "GuardrailVerdict", "Tool", "ToolResult", "guardrail", "tool"),
     "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent", "deep_agent", "plan_execute", "supervisor"),
 }
@@ -92,6 +94,7 @@ __all__ = [
     "supervisor",
     "then_transfer",
     "tool",
+    "transcript",
 ]
 
 __getattr__, __dir__ = lazy_exports(__name__, _PACKAGES)

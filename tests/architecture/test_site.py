@@ -7,8 +7,6 @@ import pytest
 from tests.architecture.shape import REPOSITORY
 from tools.diagrams.draw import COLORS, FOLDER, picture_of, source_hash
 
-import batonkit
-
 DOCS = REPOSITORY / "docs"
 MOST_PAGES = 88
 DIAGRAMS = sorted(FOLDER.glob("*.mmd"))
@@ -53,9 +51,3 @@ def test_every_guide_is_in_the_index() -> None:
     index = (DOCS / "guides" / "index.md").read_text(encoding="utf-8")
     missing = [page.name for page in (DOCS / "guides").glob("*.md") if f"({page.name})" not in index]
     assert missing == ["index.md"]
-
-
-def test_the_reference_lists_every_name_of_the_package() -> None:
-    index = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"\[`(\w+)`\]\[batonkit\.", index))
-    assert listed == set(batonkit.__all__) - {"__version__"}

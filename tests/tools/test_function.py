@@ -161,8 +161,11 @@ async def test_values_can_be_injected_and_types_assumed(make_context: Callable[.
     def variables(ctx: Ctx) -> dict[str, Any]:
         return dict(ctx.values)
 
-    sources = {"context_variables": variables, "not_there": variables}
-    made = FunctionTool(greet, _untyped=str, _inject=sources)
+    class GreetingTool(FunctionTool[..., str]):
+        _untyped = str
+        _injected = {"context_variables": variables, "not_there": variables}
+
+    made = GreetingTool(greet)
     assert made.spec.parameters["properties"]["name"] == {"type": "string"}
     assert "context_variables" not in made.spec.parameters["properties"]
     outcome = await made.call(make_context(values={"greeting": "hello"}), '{"name": "Ada"}')

@@ -115,7 +115,10 @@ def test_agents_are_found_wherever_they_are_named(function: Callable[..., Any], 
 def test_defaults_are_found() -> None:
     def context(ctx: Any) -> None: ...
 
-    found = referenced_objects(FunctionTool(by_default, _inject={"to": context, "other": context}).function)
+    class WithContext(FunctionTool[..., Any]):
+        _injected = {"to": context, "other": context}
+
+    found = referenced_objects(WithContext(by_default).function)
     assert weather in found
     assert chat in found
 

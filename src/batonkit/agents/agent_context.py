@@ -197,8 +197,6 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
         key: str,
         *,
         history: History | None = None,
-        _run: RunState[Any] | None = None,
-        _after: Origin | None = None,
     ) -> FlowOutcome:
         """Run one of this agent's `inner_agents()`, and the agents it transfers to.
 
@@ -207,12 +205,24 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
             key: Identifies this step; unique in this activation and the same on every replay.
             history: The history to continue; by default this agent's own.
         """
-        return await self._flow.run_agent(
+        return await self._run_inner(agent, key, history=history)
+
+    def _run_inner(
+        self,
+        agent: HandoffTarget,
+        key: str,
+        *,
+        history: History | None = None,
+        run: RunState[Any] | None = None,
+        after: Origin | None = None,
+    ) -> Coroutine[Any, Any, FlowOutcome]:
+        """Run an inner agent as `run_agent` does, in a part of the run or with another origin."""
+        return self._flow.run_agent(
             agent,
-            run=_run or self._run,
+            run=run or self._run,
             history=history or self._history,
             prefix=keys.flow_at(self._scope, key),
-            after=_after or self._origin,
+            after=after or self._origin,
             projection=None,
         )
 

@@ -6,7 +6,7 @@ has no effects and ends in the same way.
 
 import asyncio
 from time import time
-from typing import Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from msgspec.structs import replace
 from typing_extensions import TypeVar
@@ -32,6 +32,17 @@ from .protocol import AudioCommitted, ResponseEnded, ResponseStarted, Transcript
 from .spoken_guardrails import ResponseGuards
 from .transcript import TranscriptSlot
 from .turns import BY_APPLICATION, PASSES_CONTROL, STOPPED_BY_GUARDRAIL, ActivationReplay, RunningTurns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..agents import AgentHooks, BaseAgent
+    from ..agents.base_agent import Accepts
+    from ..agents.definition import Instructions
+    from ..agents.middleware import Middleware
+    from ..handoffs import Handoff
+    from ..tools import Tool, ToolFunction, Toolset
+    from ..tools.tool_guardrails import GuardrailFunction
 
 C = TypeVar("C", default=Any)
 _LEAVE_TIMEOUT = 3.0
@@ -356,7 +367,52 @@ class RealtimeAgent(RealtimeDefinition[C]):
 
     It stays active until it transfers control or the session ends. It is immutable and takes the same tools,
     handoffs, instructions and hooks as an `Agent`. A text agent can be its tool: `tools=[expert.as_tool()]`.
+
+    Args:
+        name: The name, unique in the team.
+        description: Tells other agents when to transfer to this one.
+        instructions: The system prompt, or a function of the context that returns it, sync or async.
+        voice: The voice of the agent; None is the session's. Providers keep the first voice that was heard.
+        tools: Tools, functions to make tools of, and toolsets.
+        handoffs: Agents, handoffs or names of agents it can transfer to, each with a tool of its own.
+        sub_agents: Agents it can transfer to with one shared tool, and that can transfer back.
+        output_guardrails: Checks of `(ctx, transcript so far)` while the agent speaks; a rejection stops the response.
+        hooks: Lifecycle callbacks.
+        middleware: Code around its model calls, tool calls and activations, outermost first.
+        tool_choice: `"auto"`, `"none"`, `"required"` or the name of one tool.
+        concurrent_tools: Whether the tool calls of one response run concurrently.
+        max_parallel_tools: Maximum number of tool calls of one response that run at once; None for no limit.
+        accepts: Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not.
+        examples: Example questions that other agents read with the description.
+        template: Whether `{name}` in the instructions is replaced by the run's value of that name.
+        exit_tool: Whether the model may end the whole run with `exit(final_result)`.
+        disallow_transfer_to_parent: Whether transfers to its parent are forbidden.
     """
+
+    if TYPE_CHECKING:
+        # For editors, which would show the `cast(…)` of the dataclass. `tuple[()]` keeps `()` from making `C` unknown.
+        def __init__(
+            self,
+            name: str,
+            *,
+            description: str = "",
+            instructions: Instructions[C] = "",
+            voice: str | None = None,
+            tools: Sequence[Tool[C] | ToolFunction | Toolset] | tuple[()] = (),
+            handoffs: Sequence[BaseAgent[C, Any] | Handoff[C] | str] | tuple[()] = (),
+            sub_agents: Sequence[BaseAgent[C, Any]] | tuple[()] = (),
+            output_guardrails: Sequence[GuardrailFunction] = (),
+            hooks: AgentHooks[C] | None = None,
+            middleware: Sequence[Middleware[C]] | tuple[()] = (),
+            tool_choice: str = "auto",
+            concurrent_tools: bool = True,
+            max_parallel_tools: int | None = None,
+            accepts: Accepts[C] | None = None,
+            examples: Sequence[str] = (),
+            template: bool = False,
+            exit_tool: bool = False,
+            disallow_transfer_to_parent: bool = False,
+        ) -> None: ...
 
     async def run(self, ctx: AgentContext[C]) -> Action | None:
         """Run the agent in the current realtime session, after replaying the log.

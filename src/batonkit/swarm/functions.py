@@ -24,6 +24,13 @@ _UNTYPED = Annotated[Any, WithJsonSchema({"type": "string"})]
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
+class SwarmTool(FunctionTool[..., ToolResult]):
+    """A tool made of a Swarm function: types are optional, and the context variables are hidden from the model."""
+
+    _untyped = _UNTYPED
+    _injected = {CONTEXT_VARIABLES: lambda ctx: ctx.context.variables}
+
+
 def as_tool(function: AgentFunction) -> FunctionTool[..., ToolResult]:
     """Convert a function to a tool; a transfer in its result still names a Swarm agent."""
     if isinstance(function, FunctionTool):
@@ -59,14 +66,12 @@ def run_awaitable(value: Any) -> Any:
 
 
 def _tool(function: AgentFunction, *, untyped: Collection[str] = ()) -> FunctionTool[..., ToolResult]:
-    return FunctionTool(
+    return SwarmTool(
         _with_result(function, untyped),
         name=function_name(function),
         description=_docstring_of(_unwrap(function)) or "",
         # Swarm calls functions in the caller's thread; some use objects that belong to it.
         in_thread=False,
-        _untyped=_UNTYPED,
-        _inject={CONTEXT_VARIABLES: lambda ctx: ctx.context.variables},
     )
 
 

@@ -234,6 +234,11 @@ class FunctionTool(Generic[P, R, C]):
         # See ToolFunction.
         __sizeof__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride]
 
+    _untyped: ClassVar[Any] = None
+    """The type of parameters without an annotation; None if each needs one."""
+    _injected: ClassVar[Mapping[str, Source] | None] = None
+    """Sources of parameters that the model does not see, by name."""
+
     @check_arguments
     def __init__(
         self,
@@ -251,14 +256,11 @@ class FunctionTool(Generic[P, R, C]):
         output_guardrails: Sequence[GuardrailFunction] = (),
         in_thread: bool = True,
         is_enabled: ToolCondition = True,
-        _untyped: Any = None,
-        _inject: Mapping[str, Source] | None = None,
     ) -> None:
-        # `_untyped` is the type of parameters without annotation; `_inject` supplies hidden parameters.
         if isinstance(function, FunctionTool):
             raise SetupError(f"`{function.name}` is a tool already; give its options where it is made")
         self.function = function
-        self._signature = compile_signature(function, name, untyped=_untyped, inject=_inject)
+        self._signature = compile_signature(function, name, untyped=self._untyped, inject=self._injected)
         policy = check_error_policy(on_error, self.name)
         self._invoker = FunctionInvoker(self._signature, description, policy, return_directly, in_thread, strict)
         check_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))

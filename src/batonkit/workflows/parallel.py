@@ -174,7 +174,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
 
     def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, FlowOutcome]:
         run = ctx._run.part(values=branch.values)
-        work = ctx.run_agent(branch.step, branch.place, _run=run, history=branch.history)
+        work = ctx._run_inner(branch.step, branch.place, run=run, history=branch.history)
         seconds = self.branch_timeout
         if seconds is None:
             return work

@@ -56,7 +56,7 @@ class Workflow(BaseAgent[Any, Out]):
     ) -> tuple[Action | None, Origin]:
         """Run the steps until one ends with an action; return it and the last step's origin."""
         for position, step in enumerate(self.sub_agents):
-            outcome = await ctx.run_agent(step, f"{round}{position}", _after=after)
+            outcome = await ctx._run_inner(step, f"{round}{position}", after=after)
             after = outcome.first
             if outcome.output is not None:
                 ctx.output = outcome.output
