@@ -19,6 +19,7 @@ BIN = Path(sys.executable).parent
 _DOCS = REPOSITORY / "docs"
 _FENCE = re.compile(r"^```(?P<language>\w+)(?P<info>[^\n`]*)\n(?P<code>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="(?P<file>[^" ]+)(?P<change> \([^)]+\))?"')
+_PRINTED = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
 # A reader has a wide terminal, and pytest without the plugins of this environment.
 _READER = {"COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
@@ -71,6 +72,8 @@ class Project:
                 file.parent.mkdir(exist_ok=True)
                 before = file.read_text(encoding="utf-8") if title["change"] else ""
                 file.write_text(change(before, code) if title["change"] else code, encoding="utf-8")
+                if run and (printed := _PRINTED.findall(code)):
+                    check_output(self._run(f"python {file.name}"), "\n".join(printed))
             elif language == "console" and run:
                 command, _, expected = code.removeprefix("$ ").partition("\n")
                 check_output(self._run(command), expected)
