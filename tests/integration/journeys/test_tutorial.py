@@ -11,13 +11,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.integration.journeys.tutorial import BIN, ENGLISH, Project, Tutorial
+from tests.integration.journeys.tutorial import BIN, CHINESE, ENGLISH, Project, Tutorial
 from tests.integration.worker.processes import WorkerProcess
 from tests.postgres import PostgresServer
 from tests.waiting import until
 
 
-@pytest.mark.parametrize("tutorial", [ENGLISH], ids=["English"])
+@pytest.mark.parametrize("tutorial", [ENGLISH, CHINESE], ids=["English", "Chinese"])
 def test_the_tutorial_can_be_followed(tutorial: Tutorial, tmp_path: Path) -> None:
     project = Project(tmp_path)
     for number, step in enumerate(tutorial.steps):

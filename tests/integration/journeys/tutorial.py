@@ -49,6 +49,13 @@ ENGLISH = Tutorial(
     i_want_my_money_back="A-17 arrived broken, I want my money back.",
     it_is_paid="80 EUR for order A-17 are on their way to you.",
 )
+CHINESE = Tutorial(
+    steps=re.split(r"^## (?=\d\. )", (_DOCS / "zh" / "tutorial.md").read_text(encoding="utf-8"), flags=re.MULTILINE),
+    where_is_it="订单 A-17 到哪儿了？",
+    it_was_delivered="订单 A-17：台灯一盏，300 元，周一已送达。",
+    i_want_my_money_back="A-17 是坏的，我要退款。",
+    it_is_paid="订单 A-17 的 300 元退款已汇出。",
+)
 
 
 @dataclass
