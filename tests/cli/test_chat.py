@@ -31,11 +31,11 @@ def test_the_conversation_history_is_kept(write: Write, baton: Invoke) -> None:
     assert lines(result) == [
         "● Echo",
         "1 messages, the last: hello",
-        "used: 1 model call · tokens not reported",
+        "used: 1 model call",
         "● Echo",
         "3 messages, the last: and now?",
-        "used: 1 model call · tokens not reported",
-        "total: 2 model calls · tokens not reported",
+        "used: 1 model call",
+        "total: 2 model calls",
     ]
 
 

@@ -278,7 +278,7 @@ def test_calls_and_values_are_formatted() -> None:
 
 def test_usage_is_formatted() -> None:
     assert format_usage(Usage()) == "0 model calls"
-    assert format_usage(Usage(model_calls=1)) == "1 model call · tokens not reported"
+    assert format_usage(Usage(model_calls=1)) == "1 model call"
     assert format_usage(Usage(1200, 30, cost=0.0123, model_calls=2), 1.25) == (
         "2 model calls · 1,200 tokens in, 30 out · $0.0123 · 1.2 s"
     )

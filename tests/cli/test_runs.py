@@ -155,7 +155,7 @@ def test_show_prints_the_conversation_and_open_interrupts(suspended: str, baton:
         '  ? {"question":"Which colour?"} (about choose())',
         'open interrupt 1/m1.0/ask1: allow refund(order="A", amount=5)?',
         'open interrupt 1/m1.1/ask1: {"question":"Which colour?"} (about choose())',
-        "used: 1 model call · tokens not reported",
+        "used: 1 model call",
     ]
 
 

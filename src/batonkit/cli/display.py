@@ -52,13 +52,11 @@ def format_call(name: str, arguments: Any) -> str:
 
 
 def format_usage(usage: Usage, seconds: float | None = None) -> str:
-    """Format usage: `3 model calls · 412 tokens in, 57 out · 1.2 s`."""
+    """Format usage: `3 model calls · 412 tokens in, 57 out · 1.2 s`; without tokens if the model reports none."""
     calls = usage.model_calls
     parts = [f"{calls} model call{'' if calls == 1 else 's'}"]
     if usage.total_tokens:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
-    elif calls:
-        parts.append("tokens not reported")
     if cost := format_cost(usage):
         parts.append(cost)
     if seconds is not None:
