@@ -60,7 +60,7 @@ studio/node_modules/.ready: studio/package-lock.json
 	cd studio && npm install --no-save --no-audit --no-fund
 	@touch studio/node_modules/.ready
 
-test-browser: $(BROWSER_READY) studio/node_modules/.ready  ## Studio in Debian's chromium, with axe; needs node
+test-browser: $(BROWSER_READY) studio/node_modules/.ready  ## Studio, with axe, and the tutorial's page in Debian's chromium; needs node
 	$(BIN)/python -m pytest tests/integration/browser $(ARGS)
 
 shots: $(BROWSER_READY)  ## the screenshots of Studio in the docs; look at them

@@ -15,8 +15,8 @@ from types import ModuleType
 import pytest
 from tests.architecture.shape import REPOSITORY
 
-# The pages of the tutorial build on one another: tests/integration/journeys/test_tutorial.py.
-DOCS = [page for page in (REPOSITORY / "docs").rglob("*.md") if page.parent.name != "tutorial"]
+# The steps of the tutorial build on one another: tests/integration/journeys/test_tutorial.py.
+DOCS = [page for page in (REPOSITORY / "docs").rglob("*.md") if "tutorial" not in (page.parent.name, page.stem)]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS, *REPOSITORY.glob("examples/*.md")])
 FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL

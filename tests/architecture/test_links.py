@@ -16,7 +16,8 @@ SITE = re.compile(r"https://baton-adk\.github\.io/baton/([^)#\s\"]*)")
 def _anchors(page: Path) -> set[str]:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+\s+(.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\s-]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    named = re.findall(r"^#+\s.*\{#([\w-]+)\}$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", heading).strip().lower().replace(" ", "-") for heading in headings} | {*named}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -227,3 +227,15 @@ async def test_a_projection_that_gives_no_messages() -> None:
 
     with pytest.raises(SetupError, match="`A`"):
         await Runner(Agent("A", model=ScriptedModel(["never"]), history=wrong)).run("hi")
+
+
+def test_an_approval_function_with_the_wrong_parameters_names_its_tool() -> None:
+    def is_large(arguments: dict[str, Any]) -> bool:
+        return True
+
+    with pytest.raises(SetupError, match=r"needs_approval of tool `refund` is called with \(ctx, arguments\)"):
+
+        @tool(needs_approval=is_large, effect="once")  # pyright: ignore[reportArgumentType]
+        async def refund() -> str:
+            """Pay money back."""
+            return "paid"

@@ -547,3 +547,12 @@ async def test_filters_work_without_a_run_except_summarize() -> None:
     assert data.clone(input_history="other").input_history == (UserMessage("other"),)
     with pytest.raises(SetupError, match=r"summarize needs HandoffInputData\(run_context=…\)"):
         await summarize(ScriptedModel([]))(data)  # pyright: ignore[reportGeneralTypeIssues]
+
+
+@pytest.mark.parametrize("factory", [redact, keep_last, keep_tokens])
+def test_a_filter_that_was_not_called_is_refused(factory: Any) -> None:
+    message = (
+        rf"input_filter of the handoff to `B` is a function that makes a filter; call it: `{factory.__name__}\(…\)`"
+    )
+    with pytest.raises(SetupError, match=message):
+        handoff("B", input_filter=factory)

@@ -155,6 +155,9 @@ class Handoff(Generic[C, Out]):
         where = f"of the handoff to `{self.target}`"
         if self.input_filter is not None:
             check_callback(f"input_filter {where}", self.input_filter, "data")
+            if getattr(self.input_filter, "__annotations__", {}).get("return") == HandoffInputFilter:
+                name = getattr(self.input_filter, "__name__", "filter")
+                raise SetupError(f"input_filter {where} is a function that makes a filter; call it: `{name}(…)`")
         if not isinstance(self.is_enabled, int):
             check_callback(f"is_enabled {where}", self.is_enabled, "ctx", "agent")
         if not isinstance(self.needs_approval, int):

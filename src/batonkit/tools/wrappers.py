@@ -79,7 +79,7 @@ class ApprovalTool(ToolWrapper):
             allowed = "use True, False or a function (ctx, arguments) -> bool"
             raise SetupError(f"{inner!r} has needs_approval={show(needs_approval)}; {allowed}")
         if not isinstance(needs_approval, bool):
-            check_callback(f"needs_approval of {inner!r}", needs_approval, "ctx", "arguments")
+            check_callback(f"needs_approval of tool `{inner.spec.name}`", needs_approval, "ctx", "arguments")
         self.needs_approval: NeedsApproval = needs_approval
         self._check_arguments = argument_checker(inner)
 

@@ -1,4 +1,4 @@
-"""Studio in a real browser: `make test-browser`.
+"""Studio and the page of the tutorial in a real browser: `make test-browser`.
 
 These tests have a process of their own: Playwright keeps an event loop running in it.
 """

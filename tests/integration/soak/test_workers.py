@@ -101,7 +101,7 @@ class Field:
                         return
                 except StoreError:
                     pass  # The database is down for a moment; the limit above ends the wait.
-                assert all(worker.process.poll() is None for worker in workers), [one.errors for one in workers]
+                assert all(worker.process.poll() is None for worker in workers), [one.output for one in workers]
                 await asyncio.sleep(0.05)
 
     async def check(self, what: str, *, frozen: Sequence[int] = ()) -> None:
@@ -161,7 +161,7 @@ async def test_sigterm_with_twenty_runs(field: Field, request: pytest.FixtureReq
             while len(field.effects.effects()) < 20:
                 await asyncio.sleep(0.02)
         seconds = await asyncio.to_thread(first.terminate)
-        assert first.process.returncode == 0, first.errors
+        assert first.process.returncode == 0, first.output
     with field.workers(1) as (second,):
         await field.wait([second])
         await asyncio.to_thread(second.terminate)

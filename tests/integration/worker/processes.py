@@ -29,10 +29,14 @@ class WorkerProcess:
         command = [sys.executable, "-c", _PROGRAM, "worker", *arguments]
         path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         # A file instead of a pipe, which would be full some time.
-        self._errors = cwd / f"worker-{time.monotonic_ns()}.log" if cwd != REPOSITORY else None
-        with (self._errors or Path(os.devnull)).open("wb") as errors:
+        self._output = cwd / f"worker-{time.monotonic_ns()}.log" if cwd != REPOSITORY else None
+        with (self._output or Path(os.devnull)).open("wb") as output:
             self.process = subprocess.Popen(
-                command, cwd=cwd, env={**os.environ, "PYTHONPATH": path, **(environment or {})}, stderr=errors
+                command,
+                cwd=cwd,
+                env={**os.environ, "PYTHONPATH": path, **(environment or {})},
+                stdout=output,
+                stderr=output,
             )
 
     def __enter__(self) -> Self:
@@ -45,23 +49,23 @@ class WorkerProcess:
         self.process.wait(SECONDS)
 
     @property
-    def errors(self) -> str:
-        """The output of the process to stderr so far."""
-        return "" if self._errors is None else self._errors.read_text()
+    def output(self) -> str:
+        """The output of the process so far."""
+        return "" if self._output is None else self._output.read_text(encoding="utf-8")
 
     def wait_until_ready(self) -> None:
         """Wait until the worker takes runs."""
         deadline = time.monotonic() + SECONDS
-        while "worker: " not in self.errors:
-            assert self.process.poll() is None, self.errors
-            assert time.monotonic() < deadline, self.errors
+        while "worker: " not in self.output:
+            assert self.process.poll() is None, self.output
+            assert time.monotonic() < deadline, self.output
             time.sleep(0.02)
 
     @property
     def health_url(self) -> str:
         """The address of the health endpoint."""
-        found = re.search(r"health at (http://\S+)/healthz", self.errors)
-        assert found is not None, self.errors
+        found = re.search(r"health at (http://\S+)/healthz", self.output)
+        assert found is not None, self.output
         return found[1]
 
     def kill(self) -> None:
