@@ -6,7 +6,7 @@ has no effects and ends in the same way.
 
 import asyncio
 from time import time
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import Any, assert_never, cast
 
 from msgspec.structs import replace
 from typing_extensions import TypeVar
@@ -32,17 +32,6 @@ from .protocol import AudioCommitted, ResponseEnded, ResponseStarted, Transcript
 from .spoken_guardrails import ResponseGuards
 from .transcript import TranscriptSlot
 from .turns import BY_APPLICATION, PASSES_CONTROL, STOPPED_BY_GUARDRAIL, ActivationReplay, RunningTurns
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..agents import AgentHooks, BaseAgent
-    from ..agents.base_agent import Accepts
-    from ..agents.definition import Instructions
-    from ..agents.middleware import Middleware
-    from ..handoffs import Handoff
-    from ..tools import Tool, ToolFunction, Toolset
-    from ..tools.tool_guardrails import GuardrailFunction
 
 C = TypeVar("C", default=Any)
 _LEAVE_TIMEOUT = 3.0
@@ -384,35 +373,10 @@ class RealtimeAgent(RealtimeDefinition[C]):
         max_parallel_tools: Maximum number of tool calls of one response that run at once; None for no limit.
         accepts: Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not.
         examples: Example questions that other agents read with the description.
-        template: Whether `{name}` in the instructions is replaced by the run's value of that name.
+        template: Whether `{name}` in the instructions is replaced with the run's value of that name.
         exit_tool: Whether the model may end the whole run with `exit(final_result)`.
         disallow_transfer_to_parent: Whether transfers to its parent are forbidden.
     """
-
-    if TYPE_CHECKING:
-        # For editors, which would show the `cast(…)` of the dataclass. `tuple[()]` keeps `()` from making `C` unknown.
-        def __init__(
-            self,
-            name: str,
-            *,
-            description: str = "",
-            instructions: Instructions[C] = "",
-            voice: str | None = None,
-            tools: Sequence[Tool[C] | ToolFunction | Toolset] | tuple[()] = (),
-            handoffs: Sequence[BaseAgent[C, Any] | Handoff[C] | str] | tuple[()] = (),
-            sub_agents: Sequence[BaseAgent[C, Any]] | tuple[()] = (),
-            output_guardrails: Sequence[GuardrailFunction] = (),
-            hooks: AgentHooks[C] | None = None,
-            middleware: Sequence[Middleware[C]] | tuple[()] = (),
-            tool_choice: str = "auto",
-            concurrent_tools: bool = True,
-            max_parallel_tools: int | None = None,
-            accepts: Accepts[C] | None = None,
-            examples: Sequence[str] = (),
-            template: bool = False,
-            exit_tool: bool = False,
-            disallow_transfer_to_parent: bool = False,
-        ) -> None: ...
 
     async def run(self, ctx: AgentContext[C]) -> Action | None:
         """Run the agent in the current realtime session, after replaying the log.
