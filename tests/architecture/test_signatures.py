@@ -145,7 +145,7 @@ def test_editors_show_no_cast_in_a_default() -> None:
 
 
 @pytest.mark.parametrize("cls", [RealtimeAgent])
-def test_what_editors_show_of_a_dataclass_is_true(cls: type) -> None:
+def test_editors_show_the_parameters_that_a_dataclass_has(cls: type) -> None:
     source = _source_of(cls)
     assert isinstance(source, ast.ClassDef)
     init = _init_for_editors(source)
