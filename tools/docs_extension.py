@@ -62,7 +62,7 @@ def plain(value: Any) -> Any:
 
 
 def _show_value(attribute: griffe.Attribute) -> None:
-    """Show the value of a constant; instead of what `__init__` assigns, show the type of the parameter."""
+    """Show the value of a constant, and the type of what `__init__` assigns."""
     attribute.value = plain(attribute.value)
     if "instance-attribute" not in attribute.labels or "class-attribute" in attribute.labels:
         return
@@ -79,7 +79,7 @@ def _show_parameters(function: griffe.Function, package: griffe.Module) -> None:
 
 
 def _expand_keywords(function: griffe.Function, package: griffe.Module) -> None:
-    """Replace `**args: Unpack[Keywords]` with the keywords, in the signature and in the docstring."""
+    """Replace `**args: Unpack[Keywords]` with the keywords, also in the docstring."""
     variadic = next((each for each in function.parameters if each.kind is griffe.ParameterKind.var_keyword), None)
     annotation: Any = variadic.annotation if variadic is not None else None
     if variadic is None or not getattr(annotation, "canonical_path", "").endswith(".Unpack"):
@@ -109,7 +109,7 @@ def _keyword(field: griffe.Attribute) -> griffe.Parameter:
 
 
 def _default_of_keyword(field: griffe.Attribute) -> str:
-    """Return the default that the docstring names, the empty value of the type, or `...` for another one."""
+    """Return the default that the docstring names, or the empty value of the type, or `...`."""
     annotation = str(field.annotation)
     if named := _NAMED_DEFAULT.search(field.docstring.value if field.docstring is not None else ""):
         return named.group(1)
@@ -133,7 +133,7 @@ def _parameters_section(owner: griffe.Object) -> griffe.DocstringSectionParamete
 
 
 class ClassView:
-    """What the reference shows of a class: how to construct it, and its fields in a list instead of under headings."""
+    """The view of a class: how to construct it, and its fields in a list without headings."""
 
     def __init__(self, cls: griffe.Class, package: griffe.Module) -> None:
         self.cls = cls
@@ -150,7 +150,7 @@ class ClassView:
         self.parameters = _constructor(kind, sources, names) if names or self.fields else None
 
     def apply(self) -> None:
-        """Change the class. Do it after all views are made: they read the fields of base classes too."""
+        """Change the class, once all views are made: they read the fields of base classes too."""
         if self.parameters is not None:
             self.cls.set_member("__init__", griffe.Function("__init__", parameters=self.parameters, parent=self.cls))
             self.cls.extra["reference"]["signature"] = signature_of(self.cls.name, self.parameters)
@@ -176,7 +176,7 @@ def _stored(cls: griffe.Class) -> list[griffe.Attribute]:
 
 
 def _constructor(kind: Any, sources: list[griffe.Class], order: list[str]) -> griffe.Parameters | None:
-    """Return the parameters of a class, keywords in the order of its docstring; None if programs do not call it."""
+    """Return the parameters in the order of the docstring; None for classes not called."""
     if is_typeddict(kind) or issubclass(kind, BaseException) or getattr(kind, "_is_protocol", False):
         return None
     parameters = [*inspect.signature(kind).parameters.values()]
@@ -226,7 +226,7 @@ def _source(name: str, cls: griffe.Class) -> tuple[Any, Any] | None:
 
 
 def signature_of(name: str, parameters: griffe.Parameters) -> str:
-    """Write a call with its parameters and defaults, without types, which the list of parameters has."""
+    """Write a call with parameters and defaults; the list of parameters has the types."""
     shown: list[str] = []
     stars = (griffe.ParameterKind.var_positional, griffe.ParameterKind.keyword_only)
     has_star = False

@@ -25,7 +25,7 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 class SwarmTool(FunctionTool[..., ToolResult]):
-    """A tool made of a Swarm function: types are optional, and the model sees no context variables."""
+    """A tool made of a Swarm function: types are optional, context variables hidden."""
 
     _untyped = _UNTYPED
     _injected = {CONTEXT_VARIABLES: lambda ctx: ctx.context.variables}
