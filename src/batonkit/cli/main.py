@@ -18,7 +18,7 @@ COMMANDS = {
     "completion": "Print a script that makes a shell complete commands and options.",
     "demo": "Watch a support desk hand over, ask, crash and carry on; needs no API key.",
     "graph": "Draw a team as a Mermaid or Graphviz graph.",
-    "init": "Write a small project: a team, its tests and a web app.",
+    "init": "Write a small project: a team and its tests.",
     "mcp": "Serve a team to MCP clients.",
     "models": "Download, list and remove the weights of embedded models.",
     "queue": "Show, pause and resume the queue of the workers on a PostgreSQL store.",
