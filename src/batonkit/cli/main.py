@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "Run a team once and print its answer.",
     "runs": "List, show, resume, retry, fork and remove stored runs.",
     "serve": "Serve a team over HTTP.",
+    "skill": "Print what coding assistants should know about Baton, or add it to a project.",
     "studio": "Open a local web page that shows runs, and reruns them.",
     "voice": "Hold a live conversation with a team of RealtimeAgents.",
     "worker": "Drive the stored runs of a team.",

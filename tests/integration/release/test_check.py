@@ -19,4 +19,8 @@ def test_the_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
         "batonkit/cli/project/desk/team.py.tmpl",
         "batonkit/py.typed",
     } <= set(names)
-    assert {"batonkit/stores/sqlite/schema.sql", "batonkit/worker/queue_schema.sql"} <= set(names)
+    assert {
+        "batonkit/cli/assistants/SKILL.md",
+        "batonkit/stores/sqlite/schema.sql",
+        "batonkit/worker/queue_schema.sql",
+    } <= set(names)
