@@ -16,7 +16,7 @@ BROWSER_READY := $(VENV)/.browser-ready
 STUDIO_STORE := studio.db
 
 .PHONY: demo studio test test-all test-integration test-browser shots studio-build studio-types test-minimum coverage check fix docs pictures bench shape soak \
-	interop interop-mcp interop-migration interop-phoenix probes release-check clean
+	interop interop-mcp interop-migration interop-kits interop-phoenix probes release-check clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -110,14 +110,18 @@ soak: $(READY)  ## the property tests, and processes that are killed, much longe
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/log/test_fold.py tests/integration/soak tests/integration/serve/a2a/test_replicas.py \
 		tests/serve/api/test_openapi.py -p no:cacheprovider
 
-interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, MCP's conformance kit, and the programs of the migration pages
+interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, MCP's conformance kit, and programs of other frameworks
 	PYTHONPATH=. $(BIN)/python tests/interop/agui.py
 	PYTHONPATH=. $(BIN)/python tests/interop/a2a_javascript.py
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py
 	$(BIN)/python tests/interop/migration.py
+	PYTHONPATH=. $(BIN)/python tests/interop/kits.py
 
 interop-migration: $(READY)  ## only the programs of the migration pages, each with the framework it is for
 	$(BIN)/python tests/interop/migration.py
+
+interop-kits: $(READY)  ## only the programs of the page about other kits, each with the kit it is for
+	PYTHONPATH=. $(BIN)/python tests/interop/kits.py
 
 interop-mcp: $(READY)  ## only MCP's conformance kit; `make interop-mcp ARGS=tools_call` shows one scenario
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py $(ARGS)

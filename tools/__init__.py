@@ -1,1 +1,1 @@
-"""Scripts that make the pictures of the README and the site. Not part of the package."""
+"""Scripts that make pictures, and what assistants should know, of the README and the site. Not part of the package."""

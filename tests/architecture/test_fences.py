@@ -17,7 +17,8 @@ from tests.architecture.shape import REPOSITORY
 
 # The steps of the tutorial build on one another: tests/integration/journeys/test_tutorial.py.
 DOCS = [page for page in (REPOSITORY / "docs").rglob("*.md") if "tutorial" not in (page.parent.name, page.stem)]
-PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS, *REPOSITORY.glob("examples/*.md")])
+FOR_ASSISTANTS = REPOSITORY.glob("src/batonkit/cli/assistants/*.md")
+PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS, *REPOSITORY.glob("examples/*.md"), *FOR_ASSISTANTS])
 FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
 )

@@ -11,10 +11,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 EINO = ("GenModelInput", "MessageModifier", "OnError", "DesignateAgent", "WithToolOptions", "TurnLoop")
 OPENAI = ("call_model_input_filter", "tool_use_behavior", "@function_tool(is_enabled", "RunState.add_input")
 
+AUTOGEN = ("SelectorGroupChat", "RoundRobinGroupChat", "UserProxyAgent", "save_state", "TextMentionTermination")
+SWARM = ("create_swarm", "create_handoff_tool", "Command(goto", 'state["active_agent"]', "add_active_agent_router")
+NAMES = {
+    "from-eino": EINO,
+    "from-openai-agents": OPENAI,
+    "from-autogen": AUTOGEN,
+    "from-langgraph-swarm": SWARM,
+}
 
-@pytest.mark.parametrize(
-    ("page", "name"), [*(("from-eino", name) for name in EINO), *(("from-openai-agents", name) for name in OPENAI)]
-)
+
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page, names in NAMES.items() for name in names])
 def test_a_migration_page_has_a_row_for_the_name(page: str, name: str) -> None:
     rows = [line for line in (DOCS / "migration" / f"{page}.md").read_text().splitlines() if line.startswith("| ")]
     found = [row for row in rows if name in row.split(" | ")[0]]

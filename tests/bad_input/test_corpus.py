@@ -305,7 +305,7 @@ CONSTRUCTORS = (
         {"keep_last": "count", "over_tokens": "count?", "keep_tools": "list of texts", "note": "text"},
     ),
     Target(ValidateOutput, {"function": check}, {"function": "strict callback of two", "holds_deltas": "flag"}),
-    Target(Cache, {"store": {}}, {"store": "address or dict"}),
+    Target(Cache, {"store": {}}, {"store": "address or dict", "on_miss": "choice"}),
     Target(RateLimit, {"per_minute": 5}, {"per_minute": "count?", "tokens_per_minute": "count?"}),
     Target(PromptCache, {}, {"ttl": "choice"}),
     Target(RequireAnnouncedHandoff, {}, {"phrases": "list of texts?", "holds_deltas": "flag"}),

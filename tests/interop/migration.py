@@ -12,12 +12,16 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 PAGES = REPOSITORY / "docs" / "migration"
 PEERS = REPOSITORY / ".peers"
+BATON = ["--editable", str(REPOSITORY)]
+"""For the programs of other kits that have Baton inside."""
 PACKAGES = {
-    "openai-agents": ["openai-agents"],
+    "openai-agents": ["openai-agents", *BATON],
     "swarm": ["openai-swarm", "openai<2"],
-    "langgraph": ["langgraph-swarm", "langgraph-checkpoint-sqlite", "langchain"],
+    "langgraph": ["langgraph-swarm", "langgraph-checkpoint-sqlite", "langchain", "langchain-mcp-adapters", *BATON],
+    "langgraph-swarm": ["langgraph-swarm", "langchain"],
+    "autogen": ["autogen-agentchat", "autogen-ext[openai]"],
     "google-adk": ["google-adk"],
-    "pydantic-ai": ["pydantic-ai-slim"],
+    "pydantic-ai": ["pydantic-ai-slim[mcp]", *BATON],
 }
 BEFORE = re.compile(
     r"^``` \{\.python \.no-run \.before-(?P<peer>[a-z-]+)\}\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -30,11 +34,12 @@ def python_of(peer: str) -> Path:
     """Return the interpreter of a framework's environment, which is created if it is missing."""
     folder = PEERS / f"migration-{peer}"
     python = folder / "bin" / "python"
-    if not (folder / ".ready").exists():
-        print(f"installing {', '.join(PACKAGES[peer])}", flush=True)
+    ready, packages = folder / ".ready", " ".join(PACKAGES[peer])
+    if not ready.exists() or ready.read_text() != packages:
+        print(f"installing {packages}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES[peer]], check=True)
-        (folder / ".ready").touch()
+        ready.write_text(packages)
     return python
 
 

@@ -12,7 +12,7 @@ from batonkit import Agent, ModelSettings, Runner, SetupError, tool
 from batonkit.log import AgentResponded
 from batonkit.messages import AssistantMessage, Usage, UserMessage
 from batonkit.middleware import Cache, PromptCache
-from batonkit.middleware.caching import request_hash
+from batonkit.middleware.responses import request_hash
 from batonkit.models import ModelRequest, PromptCaching
 from batonkit.models.openai.chat import ChatDialect
 from batonkit.testing import ScriptedModel, call, say

@@ -1,8 +1,8 @@
 """Check a release: `PYTHONPATH=. python tests/release/check.py`, or `make release-check`.
 
 Builds the sdist, and the wheel from it; checks their metadata and contents; installs the wheel without extras in a new
-environment, and runs `baton`, and the tests and type checks of a project that `baton init` writes there; installs it as
-the README says in another one, and follows the README. The files stay in `dist/`.
+environment, and runs `baton`, and the tests and type checks of the projects that `baton init` writes there; installs it
+as the README says in another one, and follows the README. The files stay in `dist/`.
 """
 
 import asyncio
@@ -83,9 +83,13 @@ def check_installed(wheel: Path, folder: Path) -> None:
     work.mkdir()
     _run(python, "-c", _STUDIO, cwd=work)
     _run(str(scripts / "baton"), "--version", cwd=work)
-    _run(str(scripts / "baton"), "init", "desk", cwd=work)
-    _run(str(scripts / "baton"), "check", "desk/desk/team.py:triage", cwd=work)
-    check_project(python, work / "desk")
+    # As `uvx batonkit demo` does.
+    _run(str(scripts / "batonkit"), "demo", cwd=work)
+    _run(python, "-m", "batonkit", "--version", cwd=work)
+    for template in ("minimal", "desk"):
+        _run(str(scripts / "baton"), "init", f"my-{template}", "--template", template, cwd=work)
+        check_project(python, work / f"my-{template}")
+    _run(python, "-c", "import dotenv  # for uvicorn --env-file", cwd=work)
     _run(python, "-m", "pip", "check")
 
 
@@ -118,7 +122,6 @@ def check_project(python: str, folder: Path) -> None:
     _run(python, "-m", "pip", "install", "--quiet", "--editable", ".[dev]", cwd=folder)
     _run(python, "-m", "pytest", "--quiet", "-W", "error", cwd=folder)
     _run(python, "-m", "pyright", "--pythonpath", python, cwd=folder)
-    _run(python, "-c", "import dotenv  # for uvicorn --env-file", cwd=folder)
 
 
 def _run(*command: str, cwd: Path = ROOT) -> None:

@@ -1,121 +1,62 @@
 """`Cache`, which answers repeated requests, and `PromptCache`, which lets the provider reuse the start of a prompt."""
 
-import hashlib
-import logging
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from .._checks import check_arguments, check_callback, check_choice
-from .._wording import show
 from ..agents.middleware import Middleware, NextModelCall
 from ..context import RunContext
 from ..errors import SetupError
 from ..models import ModelRequest, ModelResponse, PromptCaching
-
-_logger = logging.getLogger("baton.middleware")
-_NOT_IN_KEYS = {"timeout": None, "extra_headers": None}
+from .responses import open_responses, summarize
 
 
 class Cache(Middleware[Any]):
-    """Answers a repeated request with the stored response, for development.
+    """Answers a repeated request with the stored response, for development and for tests.
 
     Requests are equal if model, instructions, messages, tools, settings, output schema and tool choice are; timeouts
     and headers do not count. A stored response costs no tokens and is no model call. Put it last in the list to store
     what the model said, or first to store what other middleware made of it.
 
     Args:
-        store: A file, which is created (SQLite), or any mutable mapping of texts to bytes, such as a dict.
+        store: A file, which is created, or any mutable mapping of texts to bytes, such as a dict. A file that ends in
+            `.jsonl` is a cassette: text with one response per line, for tests; any other file is a SQLite database.
+        on_miss: `"call"` calls the model and stores its response. `"error"` never calls it: a request without a
+            stored response is a SetupError that says what is missing.
 
     Raises:
-        SetupError: The store is neither, or the file cannot be opened.
+        SetupError: The store is neither, the file cannot be opened, or there is no such `on_miss`.
     """
 
-    def __init__(self, store: str | Path | MutableMapping[str, bytes]) -> None:
-        given: Any = store
-        if isinstance(given, str | Path) and str(given):
-            self._store: MutableMapping[str, bytes] | _ResponseFile = _ResponseFile(given)
-        elif isinstance(given, MutableMapping):
-            self._store = given
-        else:
-            raise SetupError(f'Cache({show(given)}): give a file, such as "cache.db", or a dict')
+    def __init__(
+        self, store: str | Path | MutableMapping[str, bytes], *, on_miss: Literal["call", "error"] = "call"
+    ) -> None:
+        check_choice("Cache(on_miss=…)", on_miss, ("call", "error"))
+        self._responses = open_responses(store)
+        self._source = repr(str(store)) if isinstance(store, str | Path) else f"a {type(store).__name__}"
+        self._on_miss = on_miss
 
     async def model_call(self, ctx: RunContext[Any], request: ModelRequest, next: NextModelCall) -> ModelResponse:
         """Return the stored response, or call the model and store its response."""
-        key = request_hash(request)
-        stored = self._store.get(key)
+        stored = self._responses.find(request)
         if stored is not None:
-            try:
-                return msgspec.json.decode(stored, type=ModelResponse)
-            except msgspec.MsgspecError as error:
-                _logger.warning("the cache has an invalid response, and the model is called: %s", error)
+            return stored
+        if self._on_miss == "error":
+            raise SetupError(
+                f'Cache({self._source}, on_miss="error") has no response for this request: {summarize(request)} '
+                f"({self._responses.explain_miss(request)}). To record it, run once with Cache({self._source}) and the "
+                "provider's key"
+            )
         response = await next(request)
-        self._store[key] = msgspec.json.encode(response)
+        self._responses.keep(request, response)
         return response
 
     def close(self) -> None:
         """Close the file, if there is one; the next use opens it again."""
-        if isinstance(self._store, _ResponseFile):
-            self._store.close()
-
-
-def request_hash(request: ModelRequest) -> str:
-    """Return a hash of everything in a request that the response depends on."""
-    model: Any = request.model
-    name = model if isinstance(model, str) or model is None else model.name
-    settings = replace(request.settings, **_NOT_IN_KEYS)
-    parts = (name, request.instructions, list(request.messages), request.tools, settings, request.output_schema)
-    return hashlib.sha256(msgspec.json.encode((*parts, request.tool_choice))).hexdigest()
-
-
-class _ResponseFile:
-    """Responses in a SQLite file. Processes and threads may share it."""
-
-    def __init__(self, path: str | Path) -> None:
-        self._path = str(path)
-        self._lock = Lock()
-        self._connection: Any = None
-        with self._lock:
-            self._open()
-
-    def get(self, key: str) -> bytes | None:
-        """Return the response with a key."""
-        with self._lock:
-            row = self._open().execute("SELECT response FROM responses WHERE key = ?", (key,)).fetchone()
-        return None if row is None else row[0]
-
-    def __setitem__(self, key: str, response: bytes) -> None:
-        with self._lock:
-            self._open().execute("INSERT OR REPLACE INTO responses VALUES (?, ?)", (key, response))
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-
-    def _open(self) -> Any:
-        if self._connection is None:
-            import sqlite3
-
-            try:
-                opened = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-                try:
-                    opened.execute("PRAGMA journal_mode = WAL")
-                    opened.execute("PRAGMA synchronous = NORMAL")
-                    opened.execute("CREATE TABLE IF NOT EXISTS responses(key TEXT PRIMARY KEY, response BLOB NOT NULL)")
-                except sqlite3.Error:
-                    opened.close()
-                    raise
-            except sqlite3.Error as error:
-                raise SetupError(f"Cache({self._path!r}): cannot open the file: {error}") from None
-            self._connection = opened
-        return self._connection
+        self._responses.close()
 
 
 CacheKey = str | Callable[[RunContext[Any], ModelRequest], str]

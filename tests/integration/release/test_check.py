@@ -14,7 +14,13 @@ def test_the_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()
     check_wheel(names)
-    assert {"batonkit/serve/studio/assets/index.html", "batonkit/cli/project/team.py.tmpl", "batonkit/py.typed"} <= set(
-        names
-    )
-    assert {"batonkit/stores/sqlite/schema.sql", "batonkit/worker/queue_schema.sql"} <= set(names)
+    assert {
+        "batonkit/serve/studio/assets/index.html",
+        "batonkit/cli/project/desk/team.py.tmpl",
+        "batonkit/py.typed",
+    } <= set(names)
+    assert {
+        "batonkit/cli/assistants/SKILL.md",
+        "batonkit/stores/sqlite/schema.sql",
+        "batonkit/worker/queue_schema.sql",
+    } <= set(names)

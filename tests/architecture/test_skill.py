@@ -1,0 +1,21 @@
+"""The text for coding assistants is made of the docs, and up to date. Its programs run in test_fences.py."""
+
+import re
+
+import pytest
+from tools.skill.generate import NAMES, WRITTEN, generate
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_is_what_the_docs_make_of_its_template(name: str) -> None:
+    written = (WRITTEN / name).read_text(encoding="utf-8")
+    assert written == generate(name), "the docs have changed; run: python -m tools.skill.generate"
+
+
+def test_the_skill_is_short_and_has_ten_programs() -> None:
+    text = (WRITTEN / "SKILL.md").read_text(encoding="utf-8")
+    assert text.startswith("---\nname: batonkit\ndescription: ")
+    assert len(re.findall(r"^```python$", text, re.MULTILINE)) == 10
+    # About 4,000 tokens: an assistant reads all of it.
+    assert len(text) < 16_000
+    assert "<!--" not in text

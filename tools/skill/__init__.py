@@ -1,0 +1,1 @@
+"""The text for coding assistants, made of the docs."""
