@@ -46,7 +46,8 @@ class PostgresStore(WriteMethods):
     Args:
         url: The address of the database.
         max_connections: The maximum number of connections per event loop.
-        timeout: Seconds after which a call fails: to wait for a connection, and for the server to answer.
+        timeout: Seconds after which a call fails: to wait for a connection, and for the server to answer. Keep it below
+            `lease_seconds`: a process that freezes in a transaction can block a run for this long.
         lease_seconds: How long a run stays reserved for a worker that died.
     """
 
