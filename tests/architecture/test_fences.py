@@ -81,7 +81,10 @@ def test_the_fences_of_a_page_run(
         assert wrong == [], f"the fence in line {line} of {page.name} prints:\n{printed}"
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/zh/index.md", "docs/get-started/quick-tour.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", "docs/index.md", "docs/zh/index.md", "docs/zh/get-started.md", "docs/get-started/quick-tour.md"],
+)
 def test_the_first_programs_of_a_reader_log_no_warning(
     name: str,
     monkeypatch: pytest.MonkeyPatch,

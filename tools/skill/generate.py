@@ -26,7 +26,8 @@ def _replace(mark: re.Match[str]) -> str:
         return (TEMPLATES / mark["text"]).read_text(encoding="utf-8").strip()
     page, code = _find_fence(mark["text"])
     address = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
-    return f"```python\n{code}```\n\nMore: <{SITE}/{address}/>"
+    link = SITE if address == "index" else f"{SITE}/{address}"
+    return f"```python\n{code}```\n\nMore: <{link}/>"
 
 
 def _find_fence(text: str) -> tuple[Path, str]:
