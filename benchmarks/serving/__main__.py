@@ -51,7 +51,7 @@ async def record_frames() -> bytes:
 
 
 async def cpu_times(ports: dict[str, int], rounds: int) -> dict[str, list[float]]:
-    """Return the CPU milliseconds of a run for each server, one entry per round; the first round warms up."""
+    """Return the CPU milliseconds of a run for each server, by round; the first one warms up."""
     numbers = count(1)
     costs: dict[str, list[float]] = {name: [] for name in ports}
     for number in range(rounds + 1):
@@ -66,7 +66,7 @@ async def cpu_times(ports: dict[str, int], rounds: int) -> dict[str, list[float]
 
 
 async def added_latency(app: str, port: int) -> tuple[float, float]:
-    """Return the median and the 95th percentile of the milliseconds that a run takes longer than its model."""
+    """Return the median and 95th percentile of the milliseconds added to the model call."""
     numbers = count(1)
 
     async def send_later(connection: Connection, delay: float) -> list[float]:

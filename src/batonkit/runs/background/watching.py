@@ -64,7 +64,7 @@ def _decode_batches(decoder: EventDecoder, lines: Sequence[bytes], seq: int) -> 
     """Yield the numbered events of the lines after the first `seq`, a limited number at once."""
     for start in range(0, len(lines), _MAX_BATCH):
         numbered = enumerate(lines[start : start + _MAX_BATCH], seq + start)
-        # Line 0 is the header. Events that nobody wants are decoded too, because later lines refer to their origins.
+        # Line 0 is the header. Skipped events are decoded too, because later lines refer to their origins.
         yield [(number, decoder.read(line)) for number, line in numbered if number]
 
 
