@@ -128,7 +128,7 @@ class RunsInMemory(LeaseMethods):
         await self._open()
         query = records.parse_filters(filters)
         with self._lock:
-            return records.select_page(query, self._all())
+            return records.select_page(query, self._all(query.thread))
 
     async def runnable(
         self,
@@ -305,9 +305,11 @@ class RunsInMemory(LeaseMethods):
     def _get(self, run_id: str) -> RunRecord:
         return records.require_run(self._records.get(run_id), run_id, self)
 
-    def _all(self) -> Sequence[RunRecord]:
+    def _all(self, thread: str | None = None) -> Sequence[RunRecord]:
+        """Return the records as they are now; only those of a thread if it has a name."""
         now = self._clock()
-        return [records.read_at(record, now) for record in self._records.values()]
+        found = [self._records[id] for id in self._threads.get(thread, ())] if thread else self._records.values()
+        return [records.read_at(record, now) for record in found]
 
     def _find_message(self, run_id: str) -> WaitingMessage | None:
         return next((one for one in self._messages() if one.run_id == run_id), None)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar, Unpack, cast
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from ..._checks import check_arguments
 from ...errors import BatonError, RunConflictError, RunNotFoundError, ShuttingDownError, ThreadBusyError
@@ -22,6 +22,7 @@ from ..runner import Runner
 from ..stored.recovery import FailedAttempts, RecoveryLoop
 from ..stream import RunStream
 from .broadcast import Broadcast, Subscriber, iter_batches
+from .watching import watch_batches
 
 T = TypeVar("T")
 
@@ -223,10 +224,10 @@ class BackgroundRunner:
             await self._wait_until_started(run_id)
         broadcast = self._broadcasts.get(run_id)
         if broadcast is None:
-            watched = cast("AsyncGenerator[NumberedEvent]", self.runner.runs.watch(run_id, after=after, deltas=True))
-            async with aclosing(iter_batches(watched, silence)) as batches:
-                async for batch in batches:
-                    yield batch
+            watched = watch_batches(self.runner._repository, run_id, after=after)
+            async with aclosing(iter_batches(watched, silence)) as found:
+                async for batches in found:
+                    yield batches[0] if batches else ()
             return
         subscriber = broadcast.subscribe(after)
         try:

@@ -1,7 +1,8 @@
 """Watching a stored run that another task or process drives."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 
 from ...errors import LogError
 from ...log import Delta, Event, EventDecoder
@@ -12,10 +13,22 @@ _MIN_POLL_INTERVAL = 0.02
 _MAX_POLL_INTERVAL = 0.5
 _MAX_RELAYED_INTERVAL = 5.0
 """The longest pause between two looks at the store if the driver tells of every change."""
+_MAX_BATCH = 256
+"""A long log is not sent as one piece."""
 
 
 async def watch_run(repository: RunRepository, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event | Delta]]:
-    """Yield a run's events after number `after`, and new deltas, until the run stops.
+    """Yield a run's events after number `after`, and new deltas, until the run stops."""
+    async with aclosing(watch_batches(repository, run_id, after=after)) as batches:
+        async for batch in batches:
+            for item in batch:
+                yield item
+
+
+async def watch_batches(
+    repository: RunRepository, run_id: str, *, after: int
+) -> AsyncGenerator[Sequence[tuple[int, Event | Delta]]]:
+    """Yield what is new in a run, as `watch_run` does, but several events at once.
 
     The store's channel says when there is something new; without one, the store is polled, and there are no deltas.
     """
@@ -32,16 +45,12 @@ async def watch_run(repository: RunRepository, run_id: str, *, after: int) -> As
                 continue
             record = record or await repository.record(run_id)
             lines = await repository.store.load(run_id, start=seq) if record.seq > seq else ()
-            for line in lines:
-                seq += 1
-                if seq == 1:
-                    continue  # The header.
-                # Decode all, because later lines refer to the origins of earlier ones.
-                event = decoder.read(line)
-                if seq - 1 > after:
-                    yield seq - 1, event
-            for number, delta in _new_deltas(watcher, decoder, seq - 1):
-                yield number, delta
+            for batch in _decode_batches(decoder, lines, seq):
+                if unseen := [item for item in batch if item[0] > after]:
+                    yield unseen
+            seq += len(lines)
+            if deltas := _new_deltas(watcher, decoder, seq - 1):
+                yield deltas
             if record.status != "running":
                 return
             most = _MAX_RELAYED_INTERVAL if watcher.is_relayed else _MAX_POLL_INTERVAL
@@ -49,6 +58,14 @@ async def watch_run(repository: RunRepository, run_id: str, *, after: int) -> As
             if watcher.is_relayed:
                 pause = most
             await watcher.wait(pause)
+
+
+def _decode_batches(decoder: EventDecoder, lines: Sequence[bytes], seq: int) -> Iterator[list[tuple[int, Event]]]:
+    """Yield the numbered events of the lines after the first `seq`, a limited number at once."""
+    for start in range(0, len(lines), _MAX_BATCH):
+        numbered = enumerate(lines[start : start + _MAX_BATCH], seq + start)
+        # Line 0 is the header. Skipped events are decoded too, because later lines refer to their origins.
+        yield [(number, decoder.read(line)) for number, line in numbered if number]
 
 
 def _new_deltas(watcher: Watcher, decoder: EventDecoder, seen: int) -> list[tuple[int, Delta]]:

@@ -156,7 +156,7 @@ def _tool(tool: agui.Tool) -> dict[str, Any]:
 class _ActiveRun(Struct, frozen=True):
     run_id: str
     seen: int
-    """The number of events that precede this request; 0 if the run has not started."""
+    """The number of events that precede this request; 0 if it starts the run."""
     answered_calls: tuple[str, ...] = ()
 
 
@@ -206,7 +206,7 @@ class AGUIEndpoint(Endpoints):
             owner=principal.name,
             when_busy=mode,
         )
-        return _ActiveRun(run_id, 1 if await self.store.record(run_id) is not None else 0)
+        return _ActiveRun(run_id, 0)
 
     async def _new_messages(
         self, body: agui.RunAgentInput, last: RunRecord | None, mode: WhenBusy
@@ -257,8 +257,7 @@ class AGUIEndpoint(Endpoints):
         )
 
     async def _frames(self, active: _ActiveRun, translator: EventTranslator) -> AsyncGenerator[bytes]:
-        for frame in _encode(translator.start()):
-            yield frame
+        yield b"".join(_encode(translator.start()))
         batches = self.background._subscribe_batches(active.run_id, after=active.seen, silence=self.heartbeat)
         frames = iter_frames(batches, lambda item: _encode(translator.translate(item[1])))
         try:
@@ -269,11 +268,9 @@ class AGUIEndpoint(Endpoints):
             if active.seen:
                 raise
             # The message steered the unfinished run, whose stream has it and the answer.
-            for frame in _encode(translator.finish_without_run()):
-                yield frame
+            yield b"".join(_encode(translator.finish_without_run()))
         if not translator.is_finished:
-            for frame in _encode(translator.abort()):
-                yield frame
+            yield b"".join(_encode(translator.abort()))
 
     def _disconnected(self, active: _ActiveRun, translator: EventTranslator) -> None:
         if not translator.is_finished and self.cancel_on_disconnect:

@@ -281,6 +281,7 @@ class EventTranslator:
         self._messages = MessageTranslator(run_id)
         self._answered = frozenset(answered)
         self._show_errors = show_errors
+        self._is_resumed = bool(past)
         self._tasks = open_tasks(past)
         """The tasks that were open before the stream."""
         self._open: dict[str, events.InterruptRaised] = {}
@@ -318,8 +319,8 @@ class EventTranslator:
     def start(self) -> _AGUIEvents:
         """Return the first events of the stream."""
         yield agui.RunStartedEvent(**self._ids, protocol_version=agui.PROTOCOL_VERSION)
-        yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
-        yield from self._open_tasks()
+        if self._is_resumed:
+            yield from self._snapshot()
 
     def translate(self, event: events.Event | events.Delta) -> _AGUIEvents:
         """Translate one event or delta."""
@@ -390,13 +391,13 @@ class EventTranslator:
         )
 
     def _started(self, started: events.RunStarted) -> _AGUIEvents:
-        # The message has waited, so that the snapshot at the beginning of the stream was empty.
         self._state.load(started.values)
-        yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
         self._tasks = started.tasks
-        yield from self._open_tasks()
+        yield from self._snapshot()
 
-    def _open_tasks(self) -> _AGUIEvents:
+    def _snapshot(self) -> _AGUIEvents:
+        """Return the state and the open tasks at the beginning of the run or of its resumption."""
+        yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
         if self._tasks:
             yield agui.CustomEvent(name="baton.open_tasks", value=[_task_facts(task) for task in self._tasks])
 

@@ -60,23 +60,31 @@ class SSEResponse(StreamingResponse):
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
-                async with self._shutdown.interrupts_stream() if self._shutdown is not None else nullcontext():
+                async with (
+                    aclosing(self._frames),
+                    self._shutdown.interrupts_stream() if self._shutdown is not None else nullcontext(),
+                ):
                     async for frame in self._frames:
                         await send({"type": "http.response.body", "body": frame, "more_body": True})
             except TimeoutError:
                 if self._shutdown is None or not self._shutdown.has_started:
                     raise
-                await self._frames.aclose()
                 last = b"".join(() if self._on_shutdown is None else self._on_shutdown())
                 await send({"type": "http.response.body", "body": last + RECONNECT, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            # Raised by the frames: the client is still there.
+            raise
         except OSError:
             self._disconnected()
             raise
 
     def _disconnected(self) -> None:
-        if self._on_disconnect is not None:
-            self._on_disconnect()
+        # Some servers raise an error and report the disconnect too.
+        callback = self._on_disconnect
+        self._on_disconnect = None
+        if callback is not None:
+            callback()
 
 
 async def iter_frames(
