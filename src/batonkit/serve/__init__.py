@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from .a2a.app import A2AApp, a2a_app
     from .a2a.push import allow_any_url, allow_public_urls
     from .agui.app import agui_app
-    from .agui.frontend import FrontendTools, with_frontend_tools
     from .api.app import api_app
     from .api.client_options import ClientOptions
     from .api.event_streams import EventStreams
+    from .frontend_tools import FrontendTools, with_frontend_tools
     from .http.application import runner_lifespan
     from .http.auth import (
         APIKeyAuth,
@@ -38,10 +38,10 @@ _MODULES = {
     "a2a.app": ("A2AApp", "a2a_app"),
     "a2a.push": ("allow_any_url", "allow_public_urls"),
     "agui.app": ("agui_app",),
-    "agui.frontend": ("FrontendTools", "with_frontend_tools"),
     "api.app": ("api_app",),
     "api.client_options": ("ClientOptions",),
     "api.event_streams": ("EventStreams",),
+    "frontend_tools": ("FrontendTools", "with_frontend_tools"),
     "http.application": ("runner_lifespan",),
     "http.auth": (*_AUTH, "Auth", "AuthLike", "Principal", "TokenLike", "TokenVerifier"),
     "http.http_errors": ("exception_handlers",),
