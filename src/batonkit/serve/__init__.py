@@ -1,4 +1,4 @@
-"""Serve a team over HTTP: the HTTP API, AG-UI, A2A and MCP, with one set of authentication classes.
+"""Serve a team over HTTP: the HTTP API, OpenAI's API, AG-UI, A2A and MCP, with one set of authentication classes.
 
 May import mcp, a2a, runs and the layers below. Starlette and the protocol SDKs are imported when an app is created.
 """
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from .http.http_errors import exception_handlers
     from .mcp import mcp_app, mcp_server
+    from .openai.app import openai_app
     from .server import serve, serve_in_background
 
 _AUTH = ("APIKeyAuth", "BasicAuth", "BearerAuth", "JWTAuth", "MutualTLSAuth")
@@ -46,6 +47,7 @@ _MODULES = {
     "http.auth": (*_AUTH, "Auth", "AuthLike", "Principal", "TokenLike", "TokenVerifier"),
     "http.http_errors": ("exception_handlers",),
     "mcp": ("mcp_app", "mcp_server"),
+    "openai.app": ("openai_app",),
     "server": ("serve", "serve_in_background"),
 }
 
@@ -72,6 +74,7 @@ __all__ = [
     "exception_handlers",
     "mcp_app",
     "mcp_server",
+    "openai_app",
     "runner_lifespan",
     "serve",
     "serve_in_background",

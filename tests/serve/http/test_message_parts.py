@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from batonkit.log import AgentFinished, AgentResponded, Delta, Event, Origin, ReasoningDelta, ResponseRestarted
 from batonkit.log import TextDelta as Text
-from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.messages import AssistantMessage, Reasoning, ToolCall
 from batonkit.serve.http.message_parts import (
     CallWritten,
     MessageParts,
@@ -51,6 +51,20 @@ def test_text_that_no_delta_has_delivered_comes_with_the_response() -> None:
         PartExtended("text", "r:1/m2", "llo"),
         PartClosed("text", "r:1/m2"),
     ]
+
+
+def test_reasoning_that_no_delta_has_delivered_comes_with_the_response() -> None:
+    message = AssistantMessage("Yes.", reasoning=(Reasoning("hm"), Reasoning("so")))
+    assert [*updates(MessageParts("r"), AgentResponded("1/m1", DESK, 0.0, message, "m"))] == [
+        PartOpened("reasoning", "r:1/m1/thought", "Desk"),
+        PartExtended("reasoning", "r:1/m1/thought", "hm\n\nso"),
+        PartClosed("reasoning", "r:1/m1/thought"),
+        PartOpened("text", "r:1/m1", "Desk"),
+        PartExtended("text", "r:1/m1", "Yes."),
+        PartClosed("text", "r:1/m1"),
+    ]
+    items = (ReasoningDelta(DESK, "hm"), Text(DESK, "Yes."), AgentResponded("1/m1", DESK, 0.0, message, "m"))
+    assert [type(update) for update in updates(MessageParts("r"), *items)].count(PartOpened) == 2
 
 
 def test_a_response_that_starts_again_discards_its_parts_and_has_a_new_id() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from time import monotonic
@@ -186,10 +186,22 @@ def runner_lifespan(
     return lifespan
 
 
+class _AllRuns:
+    """The runs of several background runners."""
+
+    def __init__(self, runners: Sequence[BackgroundRunner]) -> None:
+        self._runners = runners
+
+    async def drain(self, seconds: float = 10.0) -> None:
+        await asyncio.gather(*[runner.drain(seconds) for runner in self._runners])
+
+    async def release_all(self) -> None:
+        await asyncio.gather(*[runner.release_all() for runner in self._runners])
+
+
 def make_app(
     routes: "Sequence[BaseRoute]",
-    background: BackgroundRunner,
-    *,
+    *backgrounds: BackgroundRunner,
     close: Callable[[], Awaitable[None]] | None = None,
     cors_origins: Sequence[str] = (),
     handlers: "Mapping[Any, ExceptionHandler] | None" = None,
@@ -198,12 +210,12 @@ def make_app(
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
 
-    runs = runner_lifespan(background)
-
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
-        async with runs(app) as state:
-            yield state
+        async with AsyncExitStack() as stack:
+            for background in backgrounds:
+                await stack.enter_async_context(runner_lifespan(background)(app))
+            yield {SHUTDOWN: Shutdown(_AllRuns(backgrounds))}
         if close is not None:
             await close()
 

@@ -84,6 +84,8 @@ class MessageParts:
         """The number of times that the current response of each activation started again."""
         self._texts: dict[str, _OpenPart] = {}
         self._reasonings: dict[str, _OpenPart] = {}
+        self._have_reasoned: set[str] = set()
+        """The activations whose current response has reasoning."""
 
     def skip(self, event: events.Event) -> None:
         """Take note of an event that precedes the stream."""
@@ -98,10 +100,10 @@ class MessageParts:
                 yield from self._close(self._reasonings, item.origin.id)
                 yield from self._extend(self._texts, "text", item, self._next_id(item.origin), item.text)
             case events.ReasoningDelta() if item.text:
-                id = f"{self._next_id(item.origin)}/thought"
-                yield from self._extend(self._reasonings, "reasoning", item, id, item.text)
+                yield from self._reason(item, self._next_id(item.origin), item.text)
             case events.ResponseRestarted():
                 yield from self._discard(item.origin.id)
+                self._have_reasoned.discard(item.origin.id)
             case events.AgentResponded():
                 yield from self._complete(item)
                 self.skip(item)
@@ -120,15 +122,20 @@ class MessageParts:
         return [*{**self._reasonings, **self._texts}]
 
     def _complete(self, response: events.AgentResponded) -> Iterator[PartUpdate]:
-        """Add the text that no delta has delivered, and the tool calls."""
+        """Add what no delta has delivered, and the tool calls."""
         activation = response.origin.id
+        id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
+        reasoning = "\n\n".join([each.text for each in response.message.reasoning if each.text])
+        if reasoning and activation not in self._have_reasoned and activation not in self._texts:
+            yield from self._reason(response, id, reasoning)
+        self._have_reasoned.discard(activation)
         yield from self._close(self._reasonings, activation)
         streamed = self._texts[activation].text if activation in self._texts else ""
         if not response.text.startswith(streamed):
             # The final text is another one than that of the deltas.
             yield from self._discard(activation)
             streamed = ""
-        id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
+            id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
         if rest := response.text[len(streamed) :]:
             yield from self._extend(self._texts, "text", response, id, rest)
         yield from self._close(self._texts, activation)
@@ -141,6 +148,10 @@ class MessageParts:
             yield from self.close(activation)
             self._restart_counts[activation] += 1
             yield PartsDiscarded(ids)
+
+    def _reason(self, item: events.Event | events.Delta, message_id: str, text: str) -> Iterator[PartUpdate]:
+        self._have_reasoned.add(item.origin.id)
+        yield from self._extend(self._reasonings, "reasoning", item, f"{message_id}/thought", text)
 
     def _extend(
         self,

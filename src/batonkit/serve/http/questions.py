@@ -19,8 +19,13 @@ def question_text(interrupt: Interrupt) -> str:
     if fields.get("kind") == "approval":
         what = fields.get("tool") or f"the transfer to {fields.get('handoff')}"
         return f"{agent} requests approval for {what} with {to_json(fields.get('arguments', fields.get('input')))}."
-    question = fields.get("message", fields.get("text", payload))
-    return f"{agent} asks: {question}" if isinstance(question, str) else f"{agent} needs an answer: {to_json(payload)}"
+    if isinstance(payload, str):
+        return f"{agent} asks: {payload}"
+    name = next((name for name in ("question", "message", "text") if isinstance(fields.get(name), str)), None)
+    if name is None:
+        return f"{agent} needs an answer: {to_json(payload)}"
+    others = {key: value for key, value in fields.items() if key != name}
+    return f"{agent} asks: {fields[name]}" + (f" {to_json(others)}" if others else "")
 
 
 def to_json(value: Any) -> str:
