@@ -249,7 +249,7 @@ async def test_an_approval_is_answered_in_the_chat_if_that_is_allowed() -> None:
         asked = await chat(client, "Pay.", thread="t")
         assert text_of(asked).endswith("Answer “yes” or “no”, or “ja” or “nein”.")
         unclear = await chat(client, "maybe", thread="t")
-        assert text_of(unclear).startswith("That answer is not clear. Desk requests approval for pay")
+        assert text_of(unclear).startswith("That answer is not clear.\n\nDesk requests approval for pay")
         assert text_in(await stream_chat(client, "Ja!", thread="t")) == "Paid."
     assert model.requests[-1].messages[-1].content == "paid 3"
 

@@ -1,16 +1,16 @@
 """Chat Completions: a turn as one message, streamed or whole."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from ...messages import Usage
 from ..http.message_parts import PartClosed, PartExtended, PartOpened, PartUpdate
 from ..http.sse import encode_frame
 from .openai_errors import error_body
-from .turns import Outcome, Turn
+from .turns import Turn, TurnEnd
 
 DONE = encode_frame("[DONE]")
 
@@ -53,10 +53,10 @@ class CompletionWriter:
                 pass
         yield from self._write_texts()
 
-    def finish(self, outcome: Outcome) -> Iterator[bytes]:
+    def finish(self, outcome: TurnEnd) -> Iterator[bytes]:
         """Return the last frames."""
         if outcome.error is not None:
-            yield encode_frame(json.dumps(error_body(outcome.error)))
+            yield encode_frame(msgspec.json.encode(error_body(outcome.error)))
             yield DONE
             return
         for index, call in enumerate(_tool_calls(outcome)):
@@ -66,7 +66,7 @@ class CompletionWriter:
             yield self._frame({"choices": [], "usage": _usage(outcome.usage)})
         yield DONE
 
-    def body(self, outcome: Outcome) -> dict[str, Any]:
+    def body(self, outcome: TurnEnd) -> dict[str, Any]:
         """Return the completion."""
         calls = {"tool_calls": calls} if (calls := _tool_calls(outcome)) else {}
         message = {**self._message, **calls}
@@ -104,17 +104,17 @@ class CompletionWriter:
         return self._frame({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
 
     def _frame(self, fields: dict[str, Any]) -> bytes:
-        return encode_frame(json.dumps({**self._head, "object": "chat.completion.chunk", **fields}))
+        return encode_frame(msgspec.json.encode({**self._head, "object": "chat.completion.chunk", **fields}))
 
 
-def _tool_calls(outcome: Outcome) -> list[dict[str, Any]]:
+def _tool_calls(outcome: TurnEnd) -> list[dict[str, Any]]:
     return [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in outcome.calls
     ]
 
 
-def _finish_reason(outcome: Outcome) -> str:
+def _finish_reason(outcome: TurnEnd) -> str:
     if outcome.calls:
         return "tool_calls"
     return "length" if outcome.is_truncated else "stop"

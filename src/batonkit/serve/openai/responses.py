@@ -1,10 +1,10 @@
 """Responses: a turn as a list of output items, streamed or whole."""
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from ...log import RunStarted
@@ -21,7 +21,7 @@ from ..http.message_parts import (
     PartUpdate,
 )
 from ..http.sse import encode_frame
-from .turns import Outcome, Turn
+from .turns import Turn, TurnEnd
 
 METADATA = "openai.metadata"
 """The key of a run's values that holds the metadata of the request."""
@@ -121,7 +121,7 @@ class ResponseWriter:
             case CallWritten():
                 pass  # Calls of the client's tools come with the outcome; others are not the client's business.
 
-    def finish(self, outcome: Outcome) -> Iterator[bytes]:
+    def finish(self, outcome: TurnEnd) -> Iterator[bytes]:
         """Return the last frames."""
         response = self.body(outcome)
         for call in outcome.calls:
@@ -131,7 +131,7 @@ class ResponseWriter:
         elif (error := outcome.error) is not None:
             yield self._event("error", code=error.code, message=error.message, param=None)
 
-    def body(self, outcome: Outcome) -> dict[str, Any]:
+    def body(self, outcome: TurnEnd) -> dict[str, Any]:
         """Return the response."""
         status = _STATUS.get(outcome.status, outcome.status)
         error = outcome.error if status == "failed" else None
@@ -186,7 +186,8 @@ class ResponseWriter:
         return self._event(type, **place, **fields)
 
     def _event(self, type: str, **fields: Any) -> bytes:
-        return encode_frame(json.dumps({"type": type, "sequence_number": next(self._numbers), **fields}), event=type)
+        content = {"type": type, "sequence_number": next(self._numbers), **fields}
+        return encode_frame(msgspec.json.encode(content), event=type)
 
 
 def _call_item(call: ToolCall) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from .completions import CompletionWriter
 from .openai_errors import error_response
 from .openai_requests import InvalidRequestError, ModelBody, read_tools, trailing
 from .responses import METADATA, ResponseWriter
-from .turns import Outcome, Turn, TurnReader, events_of, failed_outcome, outcome_of
+from .turns import Turn, TurnEnd, TurnReader, events_of, failed_outcome, outcome_of
 
 TurnWriter: TypeAlias = CompletionWriter | ResponseWriter
 """Writes a turn in one of OpenAI's formats, as a stream and as one object."""
@@ -108,7 +108,7 @@ class ServedModel(Endpoints):
         in_chat = self.answer_in_chat and has_thread
 
         def ask(interrupts: Sequence[Interrupt]) -> str:
-            return f"{repeats_because} {self.chat_answers.ask(interrupts, in_chat=in_chat)}".strip()
+            return f"{repeats_because}\n\n{self.chat_answers.ask(interrupts, in_chat=in_chat)}".strip()
 
         return Turn(
             run_id=run_id,
@@ -168,7 +168,7 @@ class ServedModel(Endpoints):
             on_shutdown=lambda: writer.finish(shutdown),
         )
 
-    async def collect(self, turn: Turn, writer: TurnWriter) -> tuple[dict[str, Any], Outcome]:
+    async def collect(self, turn: Turn, writer: TurnWriter) -> tuple[dict[str, Any], TurnEnd]:
         """Return a turn as one object, as far as the run has got, and how it ended."""
         log = events_of(turn, await self.background.runner.runs.events(turn.run_id))
         reader = TurnReader(turn, log[: turn.seen])

@@ -46,7 +46,7 @@ def split_response_id(id: str) -> tuple[str, int]:
     return run_id, int(seen) if seen.isdigit() and len(seen) < 10 else 0
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class TurnEnd(Struct, frozen=True, kw_only=True):
     """The end of a turn."""
 
     status: TurnStatus
@@ -111,7 +111,7 @@ def events_of(turn: Turn, log: Sequence[events.Event]) -> Sequence[events.Event]
     return log[: next(stops, len(log))]
 
 
-def outcome_of(turn: Turn, log: Sequence[events.Event], *, show_errors: bool) -> Outcome:
+def outcome_of(turn: Turn, log: Sequence[events.Event], *, show_errors: bool) -> TurnEnd:
     """Return how a turn ended, from the log up to its end."""
     own = log[turn.seen :]
     last = log[-1] if log else None
@@ -119,7 +119,7 @@ def outcome_of(turn: Turn, log: Sequence[events.Event], *, show_errors: bool) ->
     waiting = [interrupt.tool_call for interrupt in _open_interrupts(log) if is_frontend_call(interrupt)]
     calls = [ToolCall(f"{call.id}@{turn.public_id}", call.name, call.arguments) for call in waiting if call is not None]
     status: TurnStatus = "running" if last is None else STATUS_BY_EVENT.get(type(last), "running")
-    return Outcome(
+    return TurnEnd(
         status=status,
         usage=usage_from_events(own).total,
         calls=tuple(calls) if status == "suspended" else (),
@@ -128,9 +128,9 @@ def outcome_of(turn: Turn, log: Sequence[events.Event], *, show_errors: bool) ->
     )
 
 
-def failed_outcome(error: Exception) -> Outcome:
+def failed_outcome(error: Exception) -> TurnEnd:
     """Return the outcome of a turn that cannot be followed to its end."""
-    return Outcome(status="failed", usage=Usage(), error=to_serving_error(error))
+    return TurnEnd(status="failed", usage=Usage(), error=to_serving_error(error))
 
 
 def _open_interrupts(log: Sequence[events.Event]) -> list[Interrupt]:
