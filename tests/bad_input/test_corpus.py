@@ -66,6 +66,7 @@ from batonkit.serve import (
     api_app,
     mcp_app,
     mcp_server,
+    openai_app,
     runner_lifespan,
 )
 from batonkit.serve.studio import studio_app
@@ -462,6 +463,20 @@ CONSTRUCTORS = (
     Target(runner_lifespan, {}, {"drain": "seconds"}, first=(BACKGROUND,)),
     Target(
         agui_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds", "client_history": "flag"}, first=(A,)
+    ),
+    Target(
+        openai_app,
+        {},
+        {
+            **APP,
+            "on_disconnect": "choice",
+            "heartbeat": "seconds",
+            "thread_from": "list of texts",
+            "client_history": "flag",
+            "answer_in_chat": "flag",
+            "show_agents": "flag",
+        },
+        first=(A,),
     ),
     Target(a2a_app, {}, {**APP, "store": "store?"}, first=(A,)),
     Target(mcp_app, {}, {**APP, "store": "store?", "tool_per_agent": "flag"}, first=(A,)),

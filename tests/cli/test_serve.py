@@ -41,6 +41,17 @@ async def test_protocols_share_runs() -> None:
         assert (await Client(client.session, client.url).get("/runs/r"))[0] == 401
 
 
+async def test_a_completion_is_a_run_of_the_api() -> None:
+    runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
+    async with client_of(make_app(runner, ["api", "openai"], auth={"s": "ada"}), "s") as client:
+        body = {"model": "Desk", "messages": [{"role": "user", "content": "hi"}]}
+        status, completion = await client.post("/v1/chat/completions", body)
+        assert (status, completion["choices"][0]["message"]["content"]) == (200, "hello")
+        status, run = await client.get(f"/runs/{completion['id']}")
+        assert (status, run["output"]) == (200, "hello")
+        assert (await Client(client.session, client.url).get("/v1/models"))[0] == 401
+
+
 async def test_run_without_a_worker_is_driven() -> None:
     @agent("Once")
     async def once(ctx: AgentContext) -> None:
@@ -81,11 +92,14 @@ def test_a_lease_is_an_option_for_agents(write: Write, baton: Invoke) -> None:
 
 async def test_the_landing_page_links_what_is_served() -> None:
     runner = Runner(Agent("Desk", description="Secret plans."), store="memory:")
-    async with client_of(make_app(runner, ["api", "a2a"])) as client, client.session.get(client.url) as answer:
+    async with (
+        client_of(make_app(runner, ["api", "openai", "a2a"])) as client,
+        client.session.get(client.url) as answer,
+    ):
         page = await answer.text()
         assert answer.content_type == "text/html"
         links = re.findall(r'href="(.*?)"', page)
-        assert links == ["openapi.json", "health", "a2a/.well-known/agent-card.json"]
+        assert links == ["openapi.json", "health", "v1/models", "a2a/.well-known/agent-card.json"]
         for link in links:
             async with client.session.get(f"{client.url}/{link}") as linked:
                 assert linked.status == 200

@@ -1,4 +1,4 @@
-"""Serve a team over HTTP: the HTTP API, AG-UI, A2A and MCP, with one set of authentication classes.
+"""Serve a team over HTTP: the HTTP API, OpenAI's API, AG-UI, A2A and MCP, with one set of authentication classes.
 
 May import mcp, a2a, runs and the layers below. Starlette and the protocol SDKs are imported when an app is created.
 """
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from .a2a.app import A2AApp, a2a_app
     from .a2a.push import allow_any_url, allow_public_urls
     from .agui.app import agui_app
-    from .agui.frontend import FrontendTools, with_frontend_tools
     from .api.app import api_app
     from .api.client_options import ClientOptions
     from .api.event_streams import EventStreams
+    from .frontend_tools import FrontendTools, with_frontend_tools
     from .http.application import runner_lifespan
     from .http.auth import (
         APIKeyAuth,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from .http.http_errors import exception_handlers
     from .mcp import mcp_app, mcp_server
+    from .openai.app import openai_app
     from .server import serve, serve_in_background
 
 _AUTH = ("APIKeyAuth", "BasicAuth", "BearerAuth", "JWTAuth", "MutualTLSAuth")
@@ -38,14 +39,15 @@ _MODULES = {
     "a2a.app": ("A2AApp", "a2a_app"),
     "a2a.push": ("allow_any_url", "allow_public_urls"),
     "agui.app": ("agui_app",),
-    "agui.frontend": ("FrontendTools", "with_frontend_tools"),
     "api.app": ("api_app",),
     "api.client_options": ("ClientOptions",),
     "api.event_streams": ("EventStreams",),
+    "frontend_tools": ("FrontendTools", "with_frontend_tools"),
     "http.application": ("runner_lifespan",),
     "http.auth": (*_AUTH, "Auth", "AuthLike", "Principal", "TokenLike", "TokenVerifier"),
     "http.http_errors": ("exception_handlers",),
     "mcp": ("mcp_app", "mcp_server"),
+    "openai.app": ("openai_app",),
     "server": ("serve", "serve_in_background"),
 }
 
@@ -72,6 +74,7 @@ __all__ = [
     "exception_handlers",
     "mcp_app",
     "mcp_server",
+    "openai_app",
     "runner_lifespan",
     "serve",
     "serve_in_background",

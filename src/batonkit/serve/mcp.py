@@ -14,7 +14,6 @@ from ..agents import BaseAgent
 from ..context.values import to_json_value
 from ..handoffs import tool_name_for
 from ..log import AgentStarted, ControlTransferred, Delta, Event, ProgressDelta, ToolReturned
-from ..log.events import payload_fields
 from ..log.log import Log
 from ..models import Model
 from ..runs import BackgroundRunner, ContextFactory, Interrupt, Runner, RunResult, RunStream
@@ -25,6 +24,7 @@ from ..version import __version__
 from .http.application import SHUTDOWN, AppTarget, Shutdown, cors_middleware, with_context_factory
 from .http.auth import AuthLike, Principal
 from .http.guard import AuthMiddleware, RequestGuard, get_principal
+from .http.questions import is_approval, question_text, to_json
 
 try:
     import mcp_types as types
@@ -67,17 +67,6 @@ _ANSWER_SCHEMA = _object_schema(
 )
 
 
-def _interrupt_text(interrupt: Interrupt) -> str:
-    payload = interrupt.payload
-    agent = interrupt.agent
-    fields = payload_fields(payload)
-    if fields.get("kind") == "approval":
-        what = fields.get("tool") or f"the transfer to {fields.get('handoff')}"
-        return f"{agent} requests approval for {what} with {_to_json(fields.get('arguments', fields.get('input')))}."
-    question = fields.get("message", fields.get("text", payload))
-    return f"{agent} asks: {question}" if isinstance(question, str) else f"{agent} needs an answer: {_to_json(payload)}"
-
-
 def _parse_answers(responses: Mapping[str, Any], interrupts: Iterable[Interrupt]) -> dict[str, Any]:
     """Return the answers by interrupt id; an interrupt that the user did not answer has none."""
     answers: dict[str, Any] = {}
@@ -108,18 +97,18 @@ def _needs_answers(run_id: str, interrupts: Sequence[Interrupt]) -> types.CallTo
     """Describe the open interrupts of a run for a client that does not support elicitation."""
     lines = [f"The run `{run_id}` is suspended and needs answers."]
     for interrupt in interrupts:
-        expected = f" The answer must match this JSON schema: {_to_json(interrupt.schema)}" if interrupt.schema else ""
+        expected = f" The answer must match this JSON schema: {to_json(interrupt.schema)}" if interrupt.schema else ""
         if _answer_form(interrupt) is _APPROVAL_FORM:
             expected = ' Answer true, false, or {"approved": false, "reason": "…"}.'
-        lines.append(f"- `{interrupt.id}`: {_interrupt_text(interrupt)}{expected}")
+        lines.append(f"- `{interrupt.id}`: {question_text(interrupt)}{expected}")
     example = {"run_id": run_id, "answers": {interrupt.id: "…" for interrupt in interrupts}}
-    lines.append(f"To resume it, call the tool `{ANSWER_TOOL}` with {_to_json(example)}")
+    lines.append(f"To resume it, call the tool `{ANSWER_TOOL}` with {to_json(example)}")
     return _error_result("\n".join(lines))
 
 
 def _answer_form(interrupt: Interrupt) -> dict[str, Any]:
     # A form has primitive fields only; other answers are requested as text.
-    if interrupt.tool_call is not None and payload_fields(interrupt.payload).get("kind") == "approval":
+    if is_approval(interrupt):
         return _APPROVAL_FORM
     schema = interrupt.schema or {}
     properties = schema.get("properties")
@@ -128,10 +117,6 @@ def _answer_form(interrupt: Interrupt) -> dict[str, Any]:
         if all(isinstance(field, dict) and cast("Any", field).get("type") in _PRIMITIVE for field in fields):
             return {key: schema[key] for key in ("type", "properties", "required") if key in schema}
     return _FREE_FORM
-
-
-def _to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 _CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
@@ -229,7 +214,7 @@ class ToolCallHandler:
                 return _needs_answers(result.run_id, result.interrupts)
             forms = {
                 interrupt.id: types.ElicitRequestFormParams(
-                    message=_interrupt_text(interrupt), requested_schema=_answer_form(interrupt)
+                    message=question_text(interrupt), requested_schema=_answer_form(interrupt)
                 )
                 for interrupt in result.interrupts
             }

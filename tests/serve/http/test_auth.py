@@ -14,6 +14,7 @@ from batonkit.serve import api_app, mcp_app
 from batonkit.serve.a2a import a2a_app
 from batonkit.serve.agui import agui_app
 from batonkit.serve.http.auth import APIKeyAuth, Auth, BearerAuth, Principal, authenticate, to_auth_list
+from batonkit.serve.openai import openai_app
 from batonkit.testing import ScriptedModel
 
 INITIALIZE = {
@@ -27,6 +28,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 APPS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "api": (api_app, {"method": "GET", "url": "/runs"}),
     "agui": (agui_app, {"method": "POST", "url": "/", "json": AGUI}),
+    "openai": (openai_app, {"method": "GET", "url": "/v1/models"}),
     "a2a": (a2a_app, {"method": "GET", "url": "/tasks"}),
     "mcp": (mcp_app, {"method": "POST", "url": "/mcp", "json": INITIALIZE}),
 }

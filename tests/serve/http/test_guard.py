@@ -18,14 +18,17 @@ from batonkit.serve.a2a import a2a_app
 from batonkit.serve.agui import agui_app
 from batonkit.serve.http import guard
 from batonkit.serve.mcp import mcp_app
+from batonkit.serve.openai import openai_app
 from batonkit.testing import ScriptedModel, call
 
 EVIL = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
 HEADERS = {"A2A-Version": "1.0", **ACCEPT}
 MESSAGE = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+CHAT = {"model": "A", "messages": [{"role": "user", "content": "hi"}]}
 POSTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "api": (api_app, {"url": "/runs", "json": {"input": "hi"}}),
     "agui": (agui_app, {"url": "/", "json": AGUI}),
+    "openai": (openai_app, {"url": "/v1/chat/completions", "json": CHAT}),
     "a2a": (a2a_app, {"url": "/message:send", "json": MESSAGE}),
     "mcp": (mcp_app, {"url": "/mcp", "json": INITIALIZE}),
 }

@@ -3,7 +3,7 @@
 May import serve.http, runs and the layers below; `ag_ui` and Starlette are imported when an app is created.
 """
 
+from ..frontend_tools import FrontendTools, with_frontend_tools
 from .app import agui_app
-from .frontend import FrontendTools, with_frontend_tools
 
 __all__ = ["FrontendTools", "agui_app", "with_frontend_tools"]

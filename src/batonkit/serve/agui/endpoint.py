@@ -1,9 +1,8 @@
 """The AG-UI endpoint: a request starts or resumes a run of a thread, and the response streams its events."""
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, get_args
@@ -15,14 +14,15 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...errors import RunNotFoundError
+from ...errors import RunNotFoundError, SetupError
 from ...log import InterruptRaised
 from ...log.events import payload_fields
 from ...log.log import Log
-from ...messages import Message, ToolSpec, text_of
+from ...messages import Message, text_of
 from ...runs.ids import check_run_id
 from ...runs.run_args import WhenBusy
 from ...stores import FINISHED_STATUSES, RunRecord
+from ..frontend_tools import TOOLS, frontend_tool, is_frontend_call
 from ..http.application import Endpoints
 from ..http.auth import Principal
 from ..http.http_errors import ServingError, check_interrupt_ids, error_response
@@ -34,8 +34,7 @@ from .agui_messages import (
     state_values,
     unread_messages,
 )
-from .frontend import TOOLS
-from .translation import EventTranslator, is_frontend_call
+from .translation import EventTranslator
 
 CONTEXT = "agui.context"
 PROPS = "agui.props"
@@ -44,7 +43,6 @@ WHEN_BUSY = "whenBusy"
 """The forwarded property that decides about a message for a thread with an unfinished run."""
 
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_EXECUTED = "The user did not execute this call."
 
 
@@ -146,11 +144,10 @@ def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRa
 
 
 def _tool(tool: agui.Tool) -> dict[str, Any]:
-    if not _TOOL_NAME.fullmatch(tool.name):
-        raise ServingError(422, "invalid", "a tool's name must consist of 1 to 64 letters, digits, _ or -")
-    schema: Any = tool.parameters
-    parameters = cast("dict[str, Any]", schema) if isinstance(schema, dict) and schema else ToolSpec("").parameters
-    return {"name": tool.name, "description": tool.description, "parameters": parameters}
+    try:
+        return frontend_tool(tool.name, tool.description, tool.parameters)
+    except SetupError as error:
+        raise ServingError(422, "invalid", str(error)) from None
 
 
 class _ActiveRun(Struct, frozen=True):
@@ -161,8 +158,6 @@ class _ActiveRun(Struct, frozen=True):
 
 
 _ENCODER = EventEncoder()
-_cancelling: set[asyncio.Task[Any]] = set()
-"""References to running tasks, because the event loop keeps only weak ones."""
 
 
 @dataclass(eq=False)
@@ -273,16 +268,8 @@ class AGUIEndpoint(Endpoints):
             yield b"".join(_encode(translator.abort()))
 
     def _disconnected(self, active: _ActiveRun, translator: EventTranslator) -> None:
-        if not translator.is_finished and self.cancel_on_disconnect:
-            # The task of the request is being cancelled and can await nothing.
-            task = asyncio.create_task(self._cancel(active.run_id))
-            _cancelling.add(task)
-            task.add_done_callback(_cancelling.discard)
-
-    async def _cancel(self, run_id: str) -> None:
-        # A message that has steered another run is part of that one.
-        with suppress(RunNotFoundError):
-            await self.background.cancel(run_id)
+        if not translator.is_finished:
+            self.abandon(active.run_id)
 
 
 def _encode(events: Iterator[Any]) -> Iterator[bytes]:

@@ -4,25 +4,27 @@ Activations at the top level are steps; activations inside another one (agents a
 subagents. A stream opens what it refers to and closes what it opened, also if it begins in the middle of a run.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import ag_ui.core as agui
-from msgspec import Struct
 
 from ... import log as events
 from ...log import keys
 from ...log.events import payload_fields
 from ...runs import usage_from_events
 from ...team.tasks import open_tasks
+from ..frontend_tools import is_frontend_call
+from ..http.message_parts import (
+    CallWritten,
+    MessageParts,
+    PartClosed,
+    PartExtended,
+    PartOpened,
+    PartsDiscarded,
+    PartUpdate,
+)
 from .agui_messages import StateMirror, to_agui_content
-from .frontend import KIND
-
-
-def is_frontend_call(interrupt: events.InterruptRaised) -> bool:
-    """Return whether an interrupt is a call of a frontend tool."""
-    return interrupt.tool_call is not None and payload_fields(interrupt.payload).get("kind") == KIND
 
 
 def _suspended_outcome(raised: Sequence[events.InterruptRaised], interrupts: Sequence[Any]) -> Any:
@@ -136,111 +138,30 @@ class StepTranslator:
             yield from self.finish(id, raised, failure)
 
 
-class _OpenMessage(Struct):
-    id: str
-    text: str = ""
-
-
-class MessageTranslator:
-    """Text, reasoning and tool calls of one stream; the caller adds the subagent ids."""
-
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
-        self._response_counts: Counter[str] = Counter()
-        """The number of model responses of each activation, which determines the key of the next one."""
-        self._restart_counts: Counter[str] = Counter()
-        """The number of times that the current response of each activation started again."""
-        self._texts: dict[str, _OpenMessage] = {}
-        self._reasonings: dict[str, _OpenMessage] = {}
-
-    def note(self, event: events.Event) -> None:
-        """Count the model responses."""
-        if isinstance(event, events.AgentResponded) and keys.is_response(event.key):
-            self._response_counts[event.origin.id] += 1
-            self._restart_counts.pop(event.origin.id, None)
-
-    def text(self, delta: events.TextDelta) -> Iterator[Any]:
-        """Translate a text delta."""
-        if delta.text:
-            yield from self._close_reasoning(delta.origin.id)
-            yield from self._add_text(delta, self._next_id(delta.origin), delta.text)
-
-    def reasoning(self, delta: events.ReasoningDelta) -> Iterator[Any]:
-        """Translate a reasoning delta."""
-        if not delta.text:
-            return
-        open = self._reasonings.get(delta.origin.id)
-        if open is None:
-            open = self._reasonings[delta.origin.id] = _OpenMessage(f"{self._next_id(delta.origin)}/thought")
-            yield agui.ReasoningStartEvent(message_id=open.id)
-            yield agui.ReasoningMessageStartEvent(message_id=open.id, role="reasoning")
-        yield agui.ReasoningMessageContentEvent(message_id=open.id, delta=delta.text)
-
-    def response(self, response: events.AgentResponded) -> Iterator[Any]:
-        """Translate a complete response: the text that no delta has delivered, and the tool calls."""
-        origin = response.origin.id
-        yield from self._close_reasoning(origin)
-        open = self._texts.get(origin)
-        if open is not None and not response.text.startswith(open.text):
-            # The final text is another one than that of the deltas.
-            yield from self.restart(response)
-            open = None
-        id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
-        rest = response.text[len(open.text) if open is not None else 0 :]
-        if rest:
-            yield from self._add_text(response, id, rest)
-        yield from self._close_text(origin)
-        for call in response.message.tool_calls:
-            # The ids of calls are final only now.
-            yield agui.ToolCallStartEvent(tool_call_id=call.id, tool_call_name=call.name, parent_message_id=id)
+def _to_agui_events(update: PartUpdate) -> Iterator[Any]:
+    match update:
+        case PartOpened(kind="text"):
+            yield agui.TextMessageStartEvent(message_id=update.id, role="assistant", name=update.agent)
+        case PartExtended(kind="text"):
+            yield agui.TextMessageContentEvent(message_id=update.id, delta=update.text)
+        case PartClosed(kind="text"):
+            yield agui.TextMessageEndEvent(message_id=update.id)
+        case PartOpened():
+            yield agui.ReasoningStartEvent(message_id=update.id)
+            yield agui.ReasoningMessageStartEvent(message_id=update.id, role="reasoning")
+        case PartExtended():
+            yield agui.ReasoningMessageContentEvent(message_id=update.id, delta=update.text)
+        case PartClosed():
+            yield agui.ReasoningMessageEndEvent(message_id=update.id)
+            yield agui.ReasoningEndEvent(message_id=update.id)
+        case PartsDiscarded():
+            yield agui.CustomEvent(name="baton.response_restarted", value={"discardedMessageIds": [*update.ids]})
+        case CallWritten():
+            call = update.call
+            parent = update.message_id
+            yield agui.ToolCallStartEvent(tool_call_id=call.id, tool_call_name=call.name, parent_message_id=parent)
             yield agui.ToolCallArgsEvent(tool_call_id=call.id, delta=call.arguments)
             yield agui.ToolCallEndEvent(tool_call_id=call.id)
-
-    def restart(self, place: events.Event | events.Delta) -> Iterator[Any]:
-        """Close the open messages of an activation, and tell the client that they are discarded."""
-        id = place.origin.id
-        discarded = [open.id for messages in (self._reasonings, self._texts) if (open := messages.get(id))]
-        if discarded:
-            yield from self.close(id)
-            self._restart_counts[id] += 1
-            yield agui.CustomEvent(name="baton.response_restarted", value={"discardedMessageIds": discarded})
-
-    def close(self, id: str) -> Iterator[Any]:
-        """Close the open messages of an activation."""
-        yield from self._close_reasoning(id)
-        yield from self._close_text(id)
-
-    def open_activations(self) -> list[str]:
-        """Return the activations that have open messages."""
-        return [*{**self._reasonings, **self._texts}]
-
-    def _next_id(self, origin: events.Origin) -> str:
-        key = keys.response(origin.id, self._response_counts[origin.id] + 1)
-        return f"{self._run_id}:{key}{self._suffix(origin)}"
-
-    def _suffix(self, origin: events.Origin) -> str:
-        restarts = self._restart_counts[origin.id]
-        return "/again" * bool(restarts) + str(restarts) * (restarts > 1)
-
-    def _add_text(self, event: events.TextDelta | events.AgentResponded, id: str, text: str) -> Iterator[Any]:
-        """Add text to the open message of an activation, or to a new one with this id."""
-        open = self._texts.get(event.origin.id)
-        if open is None:
-            open = self._texts[event.origin.id] = _OpenMessage(id)
-            yield agui.TextMessageStartEvent(message_id=id, role="assistant", name=event.agent)
-        open.text += text
-        yield agui.TextMessageContentEvent(message_id=open.id, delta=text)
-
-    def _close_text(self, origin: str) -> Iterator[Any]:
-        open = self._texts.pop(origin, None)
-        if open is not None:
-            yield agui.TextMessageEndEvent(message_id=open.id)
-
-    def _close_reasoning(self, origin: str) -> Iterator[Any]:
-        open = self._reasonings.pop(origin, None)
-        if open is not None:
-            yield agui.ReasoningMessageEndEvent(message_id=open.id)
-            yield agui.ReasoningEndEvent(message_id=open.id)
 
 
 _AGUIEvents = Iterator[Any]
@@ -278,7 +199,7 @@ class EventTranslator:
         self._ids: dict[str, Any] = {"thread_id": thread_id, "run_id": request_run_id}
         self._state = StateMirror()
         self._steps = StepTranslator(run_id)
-        self._messages = MessageTranslator(run_id)
+        self._parts = MessageParts(run_id)
         self._answered = frozenset(answered)
         self._show_errors = show_errors
         self._is_resumed = bool(past)
@@ -291,12 +212,13 @@ class EventTranslator:
         """True once the final event has been sent."""
         for event in past:
             self._record(event)
+            self._parts.skip(event)
         self._contents: dict[type, Callable[[Any], _AGUIEvents]] = {
-            events.TextDelta: self._messages.text,
-            events.ReasoningDelta: self._messages.reasoning,
+            events.TextDelta: self._message,
+            events.ReasoningDelta: self._message,
             events.CustomDelta: self._custom,
             events.ProgressDelta: self._progress,
-            events.ResponseRestarted: self._messages.restart,
+            events.ResponseRestarted: self._message,
             events.AgentStarted: _ignore,
             events.AgentResponded: self._response,
             events.ToolReturned: self._returned,
@@ -356,7 +278,6 @@ class EventTranslator:
     def _record(self, event: events.Event) -> list[Any]:
         """Record facts for later events; return the change of the state as a JSON patch."""
         self._steps.note(event)
-        self._messages.note(event)
         if isinstance(event, events.RunStarted):
             self._state.load(event.values)
             return []
@@ -372,8 +293,12 @@ class EventTranslator:
             event.subagent_run_id = self._steps.tag(id)
             yield event
 
+    def _message(self, item: events.Event | events.Delta) -> _AGUIEvents:
+        for update in self._parts.update(item):
+            yield from _to_agui_events(update)
+
     def _response(self, response: events.AgentResponded) -> _AGUIEvents:
-        yield from self._messages.response(response)
+        yield from self._message(response)
         self._responses.append(response)
         if not keys.is_nested(response.origin.id) and not response.message.tool_calls:
             self._output = response.text
@@ -424,7 +349,7 @@ class EventTranslator:
         yield agui.CustomEvent(name="baton.progress", value=value)
 
     def _finished(self, event: events.AgentFinished) -> _AGUIEvents:
-        yield from self._tagged(event.origin.id, self._messages.close(event.origin.id))
+        yield from self._tagged(event.origin.id, self._message(event))
         yield from self._steps.finish(event.origin.id)
 
     def _completed(self, event: events.RunCompleted) -> _AGUIEvents:
@@ -453,6 +378,7 @@ class EventTranslator:
 
     def _close(self, *, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> _AGUIEvents:
         self.is_finished = True
-        for id in self._messages.open_activations():
-            yield from self._tagged(id, self._messages.close(id))
+        for id in self._parts.open_activations():
+            for update in self._parts.close(id):
+                yield from self._tagged(id, _to_agui_events(update))
         yield from self._steps.finish_all(raised, failure)

@@ -1,4 +1,4 @@
-"""Parts shared by all HTTP apps: authentication, request checks, error responses and server-sent events.
+"""Parts shared by all HTTP apps: authentication, request checks, errors, questions, message parts and event streams.
 
 May import runs and the layers below. Only `auth` and `application` can be imported without Starlette.
 """

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ..._checks import check_arguments, check_callback, check_positive
 from ..._propagation import remote_parent
 from ...agents import BaseAgent
-from ...errors import SetupError
+from ...errors import RunNotFoundError, SetupError
 from ...runs import BackgroundRunner, ContextFactory, Runner
 from ...stores import Store, resolve_store
 
@@ -90,6 +90,21 @@ class Endpoints:
 
     def __post_init__(self) -> None:
         self.store = self.background.runner._require_store("serving")
+        self._cancelling: set[asyncio.Task[None]] = set()
+        """References to running tasks, because the event loop keeps only weak ones."""
+
+    def abandon(self, run_id: str) -> None:
+        """Cancel a run whose client has disconnected, if this app does so."""
+        if self.cancel_on_disconnect:
+            # The task of the request is being cancelled and can await nothing.
+            task = asyncio.create_task(self._cancel(run_id))
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+
+    async def _cancel(self, run_id: str) -> None:
+        # A message that has steered another run is part of that one.
+        with suppress(RunNotFoundError):
+            await self.background.cancel(run_id)
 
 
 SHUTDOWN = "baton.shutdown"
@@ -171,10 +186,22 @@ def runner_lifespan(
     return lifespan
 
 
+class _AllRuns:
+    """The runs of several background runners."""
+
+    def __init__(self, runners: Sequence[BackgroundRunner]) -> None:
+        self._runners = runners
+
+    async def drain(self, seconds: float = 10.0) -> None:
+        await asyncio.gather(*[runner.drain(seconds) for runner in self._runners])
+
+    async def release_all(self) -> None:
+        await asyncio.gather(*[runner.release_all() for runner in self._runners])
+
+
 def make_app(
     routes: "Sequence[BaseRoute]",
-    background: BackgroundRunner,
-    *,
+    *backgrounds: BackgroundRunner,
     close: Callable[[], Awaitable[None]] | None = None,
     cors_origins: Sequence[str] = (),
     handlers: "Mapping[Any, ExceptionHandler] | None" = None,
@@ -183,12 +210,12 @@ def make_app(
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
 
-    runs = runner_lifespan(background)
-
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
-        async with runs(app) as state:
-            yield state
+        async with AsyncExitStack() as stack:
+            for background in backgrounds:
+                await stack.enter_async_context(runner_lifespan(background)(app))
+            yield {SHUTDOWN: Shutdown(_AllRuns(backgrounds))}
         if close is not None:
             await close()
 

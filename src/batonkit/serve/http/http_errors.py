@@ -79,10 +79,15 @@ def check_interrupt_ids(given: Iterable[str], interrupts: Collection[str]) -> No
 
 def error_response(request: Request, error: Exception) -> Response:
     """Return the response for a request that raised an exception; server errors are logged."""
+    return report_error(request, error).response()
+
+
+def report_error(request: Request, error: Exception) -> ServingError:
+    """Map an exception to the error that the client receives; server errors are logged."""
     reported = to_serving_error(error)
     if reported.status >= 500:
         _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return reported.response()
+    return reported
 
 
 def exception_handlers() -> dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]]:

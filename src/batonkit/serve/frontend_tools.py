@@ -1,9 +1,10 @@
-"""Tools that the user interface executes: it sends them with a request, and a call raises an interrupt.
+"""Tools that the client of a server executes: it sends them with a request, and a call raises an interrupt.
 
 They are stored in the run's values, so that every worker that resumes the run has them.
 """
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,14 +12,15 @@ from typing import Any, cast
 import msgspec
 from typing_extensions import TypeVar
 
-from ...agents import AgentContext, BaseAgent
-from ...agents.definition import AgentDefinition
-from ...agents.wrappers import AgentWrapper
-from ...context import RunContext
-from ...errors import SetupError
-from ...log import Action
-from ...messages import ToolSpec
-from ...tools import ToolResult
+from ..agents import AgentContext, BaseAgent
+from ..agents.definition import AgentDefinition
+from ..agents.wrappers import AgentWrapper
+from ..context import RunContext
+from ..errors import SetupError
+from ..log import Action, InterruptRaised
+from ..log.events import Interrupt, payload_fields
+from ..messages import ToolSpec
+from ..tools import ToolResult
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -28,6 +30,24 @@ TOOLS = "agui.tools"
 
 KIND = "frontend_tool"
 _CACHE_SIZE = 64
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def is_frontend_call(interrupt: InterruptRaised | Interrupt) -> bool:
+    """Return whether an interrupt is a call of a frontend tool."""
+    return interrupt.tool_call is not None and payload_fields(interrupt.payload).get("kind") == KIND
+
+
+def frontend_tool(name: str, description: str | None, parameters: Any) -> dict[str, Any]:
+    """Return a frontend tool as it is stored in the run's values.
+
+    Raises:
+        SetupError: No model accepts the name.
+    """
+    if not _NAME.fullmatch(name):
+        raise SetupError("a tool's name must consist of 1 to 64 letters, digits, _ or -")
+    schema = cast("dict[str, Any]", parameters) if isinstance(parameters, dict) else {}
+    return {"name": name, "description": description or "", "parameters": schema or ToolSpec("").parameters}
 
 
 class FrontendTool:
