@@ -425,7 +425,7 @@ async def test_a_step_around_a_step_is_an_error_too() -> None:
 
     runner = Runner(a)
     live = runner.stream("hi")
-    with pytest.raises(OpenInterruptError, match="step `outer` of `A` went on"):
+    with pytest.raises(OpenInterruptError, match="step `outer` of `A` continued"):
         await live._drive()
     assert (await runner.resume(live.run_id, "certain")).output == "certain"
 

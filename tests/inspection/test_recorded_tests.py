@@ -61,6 +61,7 @@ def _record(
     root: Any, input: Any = "refund A-1", *, answers: Sequence[Any] = (), context: Any = None, **args: Any
 ) -> list[Event]:
     """Run a team, answer its questions in order, and return the log."""
+    context = context or Accounts()
 
     async def record() -> list[Event]:
         runner = Runner(root, store="memory:")
@@ -80,7 +81,7 @@ def _execute(source: str, team: Any, monkeypatch: pytest.MonkeyPatch, **names: A
     monkeypatch.setitem(sys.modules, "desk", desk)
     namespace: dict[str, Any] = {}
     exec(compile(source, "test_recorded.py", "exec"), namespace)
-    namespace.update(names)
+    namespace.update({"CONTEXT": Accounts(), **names})
     namespace["test_the_recorded_run"]()
 
 
@@ -191,7 +192,7 @@ def test_a_run_that_failed_and_was_resumed_is_repeated_without_its_failure(monke
     async def record() -> list[Event]:
         runner = Runner(_desk(triage=steps), store="memory:")
         with pytest.raises(BatonError):
-            await runner.run("hi", run_id="r1")
+            await runner.run("hi", run_id="r1", context=Accounts())
         await runner.resume("r1")
         return await runner.runs.events("r1")
 

@@ -74,7 +74,7 @@ async def test_drives_runs_reports_health_and_drains(desk: Any) -> None:
     options = ("desk:runner", "--store", "runs.db", "--drain", "60", "--health", "0")
     with WorkerProcess(*options, cwd=Path.cwd()) as worker:
         worker.wait_until_ready()
-        assert "engine local, 20 runs at once" in worker.errors
+        assert "engine local, 20 runs at once" in worker.output
         await wait_for(lambda: len(notes()) == 20)
         health = await asyncio.to_thread(lambda: urllib.request.urlopen(f"{worker.health_url}/healthz").read())
         assert health == b"ok\n"
@@ -84,8 +84,8 @@ async def test_drives_runs_reports_health_and_drains(desk: Any) -> None:
         await asyncio.sleep(0.3)
         Path("go").touch()
         await stopping
-        assert worker.process.returncode == 0, worker.errors
-        assert "worker stopped: driving 0 of 20" in worker.errors
+        assert worker.process.returncode == 0, worker.output
+        assert "worker stopped: driving 0 of 20" in worker.output
     assert await statuses(store) <= {"running", "completed"}
     with WorkerProcess(*options, cwd=Path.cwd()) as second:
         async with asyncio.timeout(120):
