@@ -2,7 +2,10 @@
 import { textOf, type Event } from "./model";
 
 export async function copyText(text: string): Promise<void> {
-  if (navigator.clipboard) { await navigator.clipboard.writeText(text); return; }
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
   const area = document.createElement("textarea");
   area.value = text;
   document.body.append(area);
@@ -11,7 +14,8 @@ export async function copyText(text: string): Promise<void> {
   area.remove();
 }
 
-const inputOf = (events: Event[]): string => textOf((events[0]?.input ?? []).findLast((each) => each.role === "user")?.content);
+const inputOf = (events: Event[]): string =>
+  textOf((events[0]?.input ?? []).findLast((each) => each.role === "user")?.content);
 /** A Python string literal; JSON's escapes are valid in Python. */
 const py = (text: string): string => JSON.stringify(text);
 const shell = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
@@ -19,14 +23,27 @@ const shell = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 export function curlOf(events: Event[]): string {
   const body: Record<string, string> = { input: inputOf(events) };
   if (events[0]?.thread) body.thread = events[0].thread;
-  return `curl -X POST http://127.0.0.1:8000/runs -H 'Content-Type: application/json' -d ${shell(JSON.stringify(body))}`;
+  const data = shell(JSON.stringify(body));
+  return `curl -X POST http://127.0.0.1:8000/runs -H 'Content-Type: application/json' -d ${data}`;
 }
 
 export function pythonOf(events: Event[]): string {
   const thread = events[0]?.thread ? `, thread=${py(events[0].thread)}` : "";
   return [
-    "import asyncio", "", "from batonkit import Runner", "", "from desk import team  # your root agent", "", "",
-    "async def main() -> None:", `    async with Runner(team, store="runs.db") as runner:`,
-    `        result = await runner.run(${py(inputOf(events))}${thread})`, "        print(result.output)", "", "", "asyncio.run(main())", "",
+    "import asyncio",
+    "",
+    "from batonkit import Runner",
+    "",
+    "from desk import team  # your root agent",
+    "",
+    "",
+    "async def main() -> None:",
+    `    async with Runner(team, store="runs.db") as runner:`,
+    `        result = await runner.run(${py(inputOf(events))}${thread})`,
+    "        print(result.output)",
+    "",
+    "",
+    "asyncio.run(main())",
+    "",
   ].join("\n");
 }

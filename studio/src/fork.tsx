@@ -1,21 +1,43 @@
-/** A fork at the chosen event: change what was said, returned or answered, the instructions or the model, and run it. */
+/** A fork at the chosen event: change what was said, returned or answered, instructions or model. */
 import { useEffect, useState } from "preact/hooks";
 import { api, type Fork } from "./api";
 import { agentOf, callsOf, messageOf, textOf, type Event, type RequestView } from "./model";
 import { attempt, go, runId, tab, team } from "./state";
 
-interface Draft { kind: "text" | "json" | "response" | "none"; text: string; calls: { name: string; arguments: string }[] }
+interface Draft {
+  kind: "text" | "json" | "response" | "none";
+  text: string;
+  calls: { name: string; arguments: string }[];
+}
 
 export function draftOf(event: Event): Draft {
   const none: Draft = { kind: "none", text: "", calls: [] };
   switch (event.type) {
-    case "RunStarted": return { ...none, kind: "text", text: textOf(event.input?.findLast((each) => each.role === "user")?.content) };
-    case "UserMessageAdded": return { ...none, kind: "text", text: textOf(messageOf(event)?.content) };
-    case "ToolReturned": return { ...none, kind: "text", text: textOf(event.content) };
-    case "InterruptAnswered": return { ...none, kind: "json", text: JSON.stringify(event.answer, null, 2) };
-    case "StepCompleted": return { ...none, kind: "json", text: JSON.stringify(event.result ?? null, null, 2) };
-    case "AgentResponded": return { kind: "response", text: textOf(messageOf(event)?.content), calls: callsOf(event).map((call) => ({ name: call.name, arguments: call.arguments ?? "{}" })) };
-    default: return none;
+    case "RunStarted":
+      return {
+        ...none,
+        kind: "text",
+        text: textOf(event.input?.findLast((each) => each.role === "user")?.content),
+      };
+    case "UserMessageAdded":
+      return { ...none, kind: "text", text: textOf(messageOf(event)?.content) };
+    case "ToolReturned":
+      return { ...none, kind: "text", text: textOf(event.content) };
+    case "InterruptAnswered":
+      return { ...none, kind: "json", text: JSON.stringify(event.answer, null, 2) };
+    case "StepCompleted":
+      return { ...none, kind: "json", text: JSON.stringify(event.result ?? null, null, 2) };
+    case "AgentResponded":
+      return {
+        kind: "response",
+        text: textOf(messageOf(event)?.content),
+        calls: callsOf(event).map((call) => ({
+          name: call.name,
+          arguments: call.arguments ?? "{}",
+        })),
+      };
+    default:
+      return none;
   }
 }
 
@@ -24,21 +46,43 @@ export function editOf(before: Draft, after: Draft): unknown {
   if (JSON.stringify(before) === JSON.stringify(after)) return undefined;
   if (after.kind === "text") return after.text;
   if (after.kind === "json") return JSON.parse(after.text);
-  const calls = after.calls.map((call) => ({ name: call.name, arguments: JSON.parse(call.arguments || "{}") as unknown }));
+  const calls = after.calls.map((call) => ({
+    name: call.name,
+    arguments: JSON.parse(call.arguments || "{}") as unknown,
+  }));
   return { content: after.text, tool_calls: calls };
 }
 
-/** The agent whose instructions the form changes at first: the one of the event, or the team's first for an event of the run. */
+/** The agent whose instructions the form changes at first: the event's, or the team's first. */
 const starter = (event: Event): string => agentOf(event) || team.value.root;
 
-export function ForkForm({ event, number, read }: { event: Event; number: number; read: RequestView | null }) {
-  const before = draftOf(event), [draft, setDraft] = useState(before), [model, setModel] = useState(""), [agent, setAgent] = useState(starter(event)), [instructions, setInstructions] = useState(""), [busy, setBusy] = useState(false);
-  useEffect(() => { setDraft(draftOf(event)); setAgent(starter(event)); setInstructions(""); setModel(""); }, [event.key, runId.value]);
+export function ForkForm({
+  event,
+  number,
+  read,
+}: {
+  event: Event;
+  number: number;
+  read: RequestView | null;
+}) {
+  const before = draftOf(event);
+  const [draft, setDraft] = useState(before);
+  const [model, setModel] = useState("");
+  const [agent, setAgent] = useState(starter(event));
+  const [instructions, setInstructions] = useState("");
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    setDraft(draftOf(event));
+    setAgent(starter(event));
+    setInstructions("");
+    setModel("");
+  }, [event.key, runId.value]);
   const submit = async (submitted: SubmitEvent): Promise<void> => {
     submitted.preventDefault();
     setBusy(true);
     await attempt(async () => {
-      const edit = editOf(before, draft), body: Fork = { at: number };
+      const edit = editOf(before, draft);
+      const body: Fork = { at: number };
       if (edit !== undefined) body.edit = { [event.key]: edit };
       if (model) body.model = model;
       if (instructions && agent) body.agent_options = { [agent]: { instructions } };
@@ -48,35 +92,140 @@ export function ForkForm({ event, number, read }: { event: Event; number: number
     });
     setBusy(false);
   };
-  const names = [...new Set([...(read?.tools ?? []).map((tool) => tool.name), ...draft.calls.map((call) => call.name)])];
+  const names = [
+    ...new Set([
+      ...(read?.tools ?? []).map((tool) => tool.name),
+      ...draft.calls.map((call) => call.name),
+    ]),
+  ];
   const agents = team.value.agents.map((each) => each.name);
-  const setCall = (index: number, part: Partial<Draft["calls"][number]>): void => setDraft({ ...draft, calls: draft.calls.map((call, at) => (at === index ? { ...call, ...part } : call)) });
+  const setCall = (index: number, part: Partial<Draft["calls"][number]>): void =>
+    setDraft({
+      ...draft,
+      calls: draft.calls.map((call, at) => (at === index ? { ...call, ...part } : call)),
+    });
   return (
     <form class="form" onSubmit={(submitted) => void submit(submitted)}>
-      <p>Start another run with the first {number} {number === 1 ? "event" : "events"} of this one. What follows is run again; this run stays as it is.</p>
-      {draft.kind === "text" && <label>{event.type === "RunStarted" ? "Words of the user" : event.type === "ToolReturned" ? `Result of ${event.tool_name}` : "Message"}<textarea rows={4} value={draft.text} onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })} /></label>}
-      {draft.kind === "json" && <label>{event.type === "InterruptAnswered" ? "Answer (JSON)" : "Result (JSON)"}<textarea class="mono" rows={4} value={draft.text} onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })} /></label>}
+      <p>
+        Start another run with the first {number} {number === 1 ? "event" : "events"} of this one.
+        What follows is run again; this run stays as it is.
+      </p>
+      {draft.kind === "text" && (
+        <label>
+          {event.type === "RunStarted"
+            ? "Words of the user"
+            : event.type === "ToolReturned"
+              ? `Result of ${event.tool_name}`
+              : "Message"}
+          <textarea
+            rows={4}
+            value={draft.text}
+            onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })}
+          />
+        </label>
+      )}
+      {draft.kind === "json" && (
+        <label>
+          {event.type === "InterruptAnswered" ? "Answer (JSON)" : "Result (JSON)"}
+          <textarea
+            class="mono"
+            rows={4}
+            value={draft.text}
+            onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })}
+          />
+        </label>
+      )}
       {draft.kind === "response" && (
         <>
-          <label>Text of {agentOf(event)}<textarea rows={3} value={draft.text} onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })} /></label>
+          <label>
+            Text of {agentOf(event)}
+            <textarea
+              rows={3}
+              value={draft.text}
+              onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })}
+            />
+          </label>
           {draft.calls.map((call, index) => (
             <fieldset>
               <legend>Tool call {index + 1}</legend>
-              <label>Tool<select value={call.name} onChange={(input) => setCall(index, { name: input.currentTarget.value })}>{names.map((name) => <option>{name}</option>)}</select></label>
-              <label>Arguments (JSON)<textarea class="mono" rows={2} value={call.arguments} onInput={(input) => setCall(index, { arguments: input.currentTarget.value })} /></label>
-              <button type="button" onClick={() => setDraft({ ...draft, calls: draft.calls.filter((_, at) => at !== index) })}>Remove the call</button>
+              <label>
+                Tool
+                <select
+                  value={call.name}
+                  onChange={(input) => setCall(index, { name: input.currentTarget.value })}
+                >
+                  {names.map((name) => (
+                    <option>{name}</option>
+                  ))}
+                </select>
+              </label>
+              <label>
+                Arguments (JSON)
+                <textarea
+                  class="mono"
+                  rows={2}
+                  value={call.arguments}
+                  onInput={(input) => setCall(index, { arguments: input.currentTarget.value })}
+                />
+              </label>
+              <button
+                type="button"
+                onClick={() =>
+                  setDraft({ ...draft, calls: draft.calls.filter((_, at) => at !== index) })
+                }
+              >
+                Remove the call
+              </button>
             </fieldset>
           ))}
-          {names.length > 0 && <button type="button" onClick={() => setDraft({ ...draft, calls: [...draft.calls, { name: names[0]!, arguments: "{}" }] })}>Add a tool call</button>}
+          {names.length > 0 && (
+            <button
+              type="button"
+              onClick={() =>
+                setDraft({
+                  ...draft,
+                  calls: [...draft.calls, { name: names[0]!, arguments: "{}" }],
+                })
+              }
+            >
+              Add a tool call
+            </button>
+          )}
         </>
       )}
       <details>
         <summary>Instructions and model</summary>
-        {agents.length > 0 && <label>Agent<select value={agent} onChange={(input) => setAgent(input.currentTarget.value)}>{agents.map((name) => <option>{name}</option>)}</select></label>}
-        <label>New instructions for {agent || "the agent"}<textarea rows={4} placeholder={agent === read?.agent ? read.instructions : "as before"} value={instructions} onInput={(input) => setInstructions(input.currentTarget.value)} /></label>
-        <label>Model of all agents<input placeholder="as before" value={model} onInput={(input) => setModel(input.currentTarget.value)} /></label>
+        {agents.length > 0 && (
+          <label>
+            Agent
+            <select value={agent} onChange={(input) => setAgent(input.currentTarget.value)}>
+              {agents.map((name) => (
+                <option>{name}</option>
+              ))}
+            </select>
+          </label>
+        )}
+        <label>
+          New instructions for {agent || "the agent"}
+          <textarea
+            rows={4}
+            placeholder={agent === read?.agent ? read.instructions : "as before"}
+            value={instructions}
+            onInput={(input) => setInstructions(input.currentTarget.value)}
+          />
+        </label>
+        <label>
+          Model of all agents
+          <input
+            placeholder="as before"
+            value={model}
+            onInput={(input) => setModel(input.currentTarget.value)}
+          />
+        </label>
       </details>
-      <button class="primary" disabled={busy}>Fork and run</button>
+      <button class="primary" disabled={busy}>
+        Fork and run
+      </button>
     </form>
   );
 }

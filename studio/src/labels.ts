@@ -1,37 +1,71 @@
 /** Labels that never overlap: each gets the room that is free in its row, or is left out. Pure. */
-export interface Label { row: string; x: number; text: string; size?: number; align?: "start" | "end"; rank?: number; least?: string }
+export interface Label {
+  row: string;
+  x: number;
+  text: string;
+  size?: number;
+  align?: "start" | "end";
+  rank?: number;
+  least?: string;
+}
 export type Placed<T extends Label> = T & { shown: string; width: number };
 
 export const GLYPH = 0.56;
 /** An upper estimate of a text's width: no font is measured, so that placing is pure and fast. */
 export const textWidth = (text: string, size = 11): number => {
   let units = 0;
-  for (const char of text) units += char.charCodeAt(0) > 0x2e80 ? 1.05 : /[A-Z@%MWmw→]/.test(char) ? 0.72 : /[ilj.,:;'|! ]/.test(char) ? 0.32 : GLYPH;
+  for (const char of text)
+    units +=
+      char.charCodeAt(0) > 0x2e80
+        ? 1.05
+        : /[A-Z@%MWmw→]/.test(char)
+          ? 0.72
+          : /[ilj.,:;'|! ]/.test(char)
+            ? 0.32
+            : GLYPH;
   return units * size;
 };
 
 export function shorten(text: string, room: number, size = 11): string {
   if (textWidth(text, size) <= room) return text;
-  let low = 0, high = text.length;
-  while (low < high) { const middle = (low + high + 1) >> 1; if (textWidth(text.slice(0, middle), size) + size * 0.8 <= room) low = middle; else high = middle - 1; }
+  let low = 0;
+  let high = text.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (textWidth(text.slice(0, middle), size) + size * 0.8 <= room) low = middle;
+    else high = middle - 1;
+  }
   return low < 3 ? "" : `${text.slice(0, low).trimEnd()}…`;
 }
 
 /** Place labels by rank, then from left to right. `taken` has the intervals of each row that are drawn over. */
-export function placeLabels<T extends Label>(labels: T[], taken: Map<string, [number, number][]>, edge: [number, number], gap = 8): Placed<T>[] {
+export function placeLabels<T extends Label>(
+  labels: T[],
+  taken: Map<string, [number, number][]>,
+  edge: [number, number],
+  gap = 8,
+): Placed<T>[] {
   const rows = new Map<string, [number, number][]>();
   for (const [row, intervals] of taken) rows.set(row, [...intervals]);
   const out: Placed<T>[] = [];
   for (const label of labels.toSorted((a, b) => (a.rank ?? 0) - (b.rank ?? 0) || a.x - b.x)) {
-    const size = label.size ?? 11, used = rows.get(label.row) ?? [], end = label.align === "end";
+    const size = label.size ?? 11;
+    const used = rows.get(label.row) ?? [];
+    const end = label.align === "end";
     let [left, right] = end ? [edge[0], label.x] : [label.x, edge[1]];
     // A label that begins outside would be cut off.
     let blocked = label.x < edge[0] || label.x > edge[1];
     for (const [from, to] of used) {
-      if (end) { if (from < label.x && to > label.x - 1) blocked = true; if (to <= label.x) left = Math.max(left, to + gap); }
-      else { if (from < label.x + 1 && to > label.x) blocked = true; if (from >= label.x) right = Math.min(right, from - gap); }
+      if (end) {
+        if (from < label.x && to > label.x - 1) blocked = true;
+        if (to <= label.x) left = Math.max(left, to + gap);
+      } else {
+        if (from < label.x + 1 && to > label.x) blocked = true;
+        if (from >= label.x) right = Math.min(right, from - gap);
+      }
     }
-    if (blocked || right - left < Math.max(18, label.least ? textWidth(label.least, size) : 0)) continue;
+    if (blocked || right - left < Math.max(18, label.least ? textWidth(label.least, size) : 0))
+      continue;
     const shown = shorten(label.text, right - left, size);
     if (!shown) continue;
     const width = textWidth(shown, size);

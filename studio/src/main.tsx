@@ -16,29 +16,55 @@ import { UsagePage } from "./usage";
 import "./studio.css";
 
 const KEYS: Record<string, () => void> = {
-  j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1),
-  "]": () => stepTransfer(1), "[": () => stepTransfer(-1),
-  Home: () => step(-1e9), End: () => step(1e9),
-  r: () => (tab.value = "read"), d: () => (tab.value = "diff"), e: () => (tab.value = "event"),
-  f: () => { if (config.value.can_write) tab.value = "fork"; },
+  j: () => step(1),
+  ArrowDown: () => step(1),
+  k: () => step(-1),
+  ArrowUp: () => step(-1),
+  "]": () => stepTransfer(1),
+  "[": () => stepTransfer(-1),
+  Home: () => step(-1e9),
+  End: () => step(1e9),
+  r: () => (tab.value = "read"),
+  d: () => (tab.value = "diff"),
+  e: () => (tab.value = "event"),
+  f: () => {
+    if (config.value.can_write) tab.value = "fork";
+  },
   "/": () => document.querySelector<HTMLInputElement>(".find input")?.focus(),
 };
 function onKey(event: KeyboardEvent): void {
-  const target = event.target as HTMLElement, isArrow = event.key.startsWith("Arrow");
-  if (event.ctrlKey || event.metaKey || event.altKey || target.matches("input, textarea, select") || (isArrow && !!target.closest(".sidebar, .body, .lanes"))) return;
+  const target = event.target as HTMLElement;
+  const isArrow = event.key.startsWith("Arrow");
+  if (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    target.matches("input, textarea, select") ||
+    (isArrow && !!target.closest(".sidebar, .body, .lanes"))
+  )
+    return;
   const action = KEYS[event.key];
-  if (action) { action(); event.preventDefault(); }
+  if (action) {
+    action();
+    event.preventDefault();
+  }
 }
 
 function RunPage() {
-  useEffect(() => { if (log.value.length) requestAnimationFrame(() => performance.mark("painted")); }, [log.value]);
+  useEffect(() => {
+    if (log.value.length) requestAnimationFrame(() => performance.mark("painted"));
+  }, [log.value]);
   return (
     <main class="run">
       <RunHeader />
       <Questions key={runId.value} />
       <Lanes />
       <div class="below">
-        <section class="left" aria-label="Log"><RunGraph /><EventList />{!exported && <Conversation />}</section>
+        <section class="left" aria-label="Log">
+          <RunGraph />
+          <EventList />
+          {!exported && <Conversation />}
+        </section>
         <Inspector />
       </div>
     </main>
@@ -46,7 +72,10 @@ function RunPage() {
 }
 
 function App() {
-  useEffect(() => { addEventListener("keydown", onKey); return () => removeEventListener("keydown", onKey); }, []);
+  useEffect(() => {
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
   const at = place.value;
   return (
     <div class={exported ? "studio alone" : "studio"}>
@@ -57,8 +86,30 @@ function App() {
       {at.view === "usage" && <UsagePage />}
       {at.view === "report" && <ReportPage />}
       {at.view === "new" && <NewRun />}
-      {at.view === "home" && <main class="page narrow"><h1>No runs yet</h1><p class="lead">Start one with <code>runner.run(…)</code> on this store{config.value.can_write ? <>, or <a href="#/new">from here</a></> : ""}.</p></main>}
-      {problem.value && <div class="problem" role="alert"><span>{problem.value}</span><button class="plain" aria-label="Dismiss" onClick={() => (problem.value = "")}>✕</button></div>}
+      {at.view === "home" && (
+        <main class="page narrow">
+          <h1>No runs yet</h1>
+          <p class="lead">
+            Start one with <code>runner.run(…)</code> on this store
+            {config.value.can_write ? (
+              <>
+                , or <a href="#/new">from here</a>
+              </>
+            ) : (
+              ""
+            )}
+            .
+          </p>
+        </main>
+      )}
+      {problem.value && (
+        <div class="problem" role="alert">
+          <span>{problem.value}</span>
+          <button class="plain" aria-label="Dismiss" onClick={() => (problem.value = "")}>
+            ✕
+          </button>
+        </div>
+      )}
     </div>
   );
 }

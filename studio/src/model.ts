@@ -16,7 +16,11 @@ export type UsageRow = Schemas["UsageRow"];
 export type ThreadEntry = Schemas["ThreadEntry"];
 export type Usage = Schemas["Usage"];
 
-export interface ToolCall { id: string; name: string; arguments?: string }
+export interface ToolCall {
+  id: string;
+  name: string;
+  arguments?: string;
+}
 export interface Message {
   role: string;
   content?: unknown;
@@ -79,7 +83,11 @@ export function textOf(content: unknown): string {
   if (Array.isArray(content)) {
     return content
       .map((part: Record<string, unknown>) =>
-        typeof part.text === "string" ? part.text : part.type === "data" ? JSON.stringify(part.value) : ` [${String(part.name ?? part.type ?? "part")}]`,
+        typeof part.text === "string"
+          ? part.text
+          : part.type === "data"
+            ? JSON.stringify(part.value)
+            : ` [${String(part.name ?? part.type ?? "part")}]`,
       )
       .join("");
   }
@@ -93,17 +101,30 @@ export function textOf(content: unknown): string {
 export function speakers(events: Event[]): (origin: Event["origin"]) => string | null {
   const started = events.filter((event) => event.type === "AgentStarted");
   const holders = new Map(started.map((event) => [event.origin[0], agentOf(event)]));
-  const closed = started.filter((event) => event.opens?.kind === "new").map(({ origin: [id] }) => id.slice(0, id.lastIndexOf("/") + 1));
-  return ([id, agent]) => (closed.some((scope) => id.startsWith(scope)) ? null : holders.get(id.split("/")[0]!) ?? agent);
+  const closed = started
+    .filter((event) => event.opens?.kind === "new")
+    .map(({ origin: [id] }) => id.slice(0, id.lastIndexOf("/") + 1));
+  return ([id, agent]) =>
+    closed.some((scope) => id.startsWith(scope)) ? null : (holders.get(id.split("/")[0]!) ?? agent);
 }
 
-export interface Line { who: string; text: string; index: number; agent?: string }
+export interface Line {
+  who: string;
+  text: string;
+  index: number;
+  agent?: string;
+}
 /** The words of the user, whose name is empty, and of the agents that hold control. */
 export function conversation(events: Event[]): Line[] {
   const speaker = speakers(events);
   return events.flatMap((event, index): Line[] => {
     const text = textOf(messageOf(event)?.content);
-    if (event.type === "RunStarted") return (event.input ?? []).map((each) => ({ who: each.role === "user" ? "" : "earlier", text: textOf(each.content), index }));
+    if (event.type === "RunStarted")
+      return (event.input ?? []).map((each) => ({
+        who: each.role === "user" ? "" : "earlier",
+        text: textOf(each.content),
+        index,
+      }));
     if (event.type === "UserMessageAdded") return [{ who: "", text, index }];
     if (event.type !== "AgentResponded" || !text || callsOf(event).length) return [];
     const who = speaker(event.origin);
@@ -116,7 +137,9 @@ export function brief(json: string | undefined): string {
   try {
     const value: unknown = JSON.parse(json ?? "");
     if (value === null || typeof value !== "object") return String(json);
-    return Object.entries(value).map(([name, each]) => `${name}: ${JSON.stringify(each)}`).join(", ");
+    return Object.entries(value)
+      .map(([name, each]) => `${name}: ${JSON.stringify(each)}`)
+      .join(", ");
   } catch {
     return json ?? "";
   }
@@ -131,29 +154,66 @@ export const blockText = (message: Message | null | undefined): string => {
 /** The kind and the text of an event in the list. */
 export function describe(event: Event): [kind: string, text: string] {
   switch (event.type) {
-    case "RunStarted": return ["input", (event.input ?? []).map((each) => textOf(each.content)).join(" ")];
-    case "RunResumed": return ["resumed", ""];
-    case "AgentStarted": return ["active", `${agentOf(event)} is active`];
+    case "RunStarted":
+      return ["input", (event.input ?? []).map((each) => textOf(each.content)).join(" ")];
+    case "RunResumed":
+      return ["resumed", ""];
+    case "AgentStarted":
+      return ["active", `${agentOf(event)} is active`];
     case "AgentResponded": {
-      const calls = callsOf(event), text = textOf(messageOf(event)?.content);
-      return calls.length ? ["calls", [text, ...calls.map(callText)].filter(Boolean).join("  ")] : ["said", text];
+      const calls = callsOf(event);
+      const text = textOf(messageOf(event)?.content);
+      return calls.length
+        ? ["calls", [text, ...calls.map(callText)].filter(Boolean).join("  ")]
+        : ["said", text];
     }
-    case "UserMessageAdded": return ["user", textOf(messageOf(event)?.content)];
-    case "ResponseTruncated": return ["cut off", event.heard_text ?? ""];
-    case "HistoryCompacted": return ["compacted", (event.summary ?? []).map((each) => textOf(each.message.content)).join(" ")];
-    case "ToolReturned": return [event.is_transfer_refused ? "refused" : event.is_error ? "failed" : "returned", `${event.tool_name} → ${textOf(event.content)}`];
-    case "StepCompleted": return ["step", `${event.name ?? ""} ${event.result == null ? "" : JSON.stringify(event.result)}`];
-    case "ControlTransferred": return ["transfer", `${event.source} → ${event.target}${event.reason ? ` (${event.reason})` : ""}`];
-    case "TaskOpened": return ["task", "opened"];
-    case "TaskEnded": return ["task", event.outcome ?? "ended"];
-    case "InterruptRaised": return ["asks", question(event)];
-    case "InterruptAnswered": return ["answer", JSON.stringify(event.answer)];
-    case "AgentFinished": return ["finished", ""];
-    case "RunFailed": return ["error", `${event.error_type}: ${typeof event.message === "string" ? event.message : ""}`];
-    case "RunCompleted": return ["completed", ""];
-    case "RunSuspended": return ["suspended", ""];
-    case "RunCancelled": return ["cancelled", ""];
-    default: return [event.type, ""];
+    case "UserMessageAdded":
+      return ["user", textOf(messageOf(event)?.content)];
+    case "ResponseTruncated":
+      return ["cut off", event.heard_text ?? ""];
+    case "HistoryCompacted":
+      return [
+        "compacted",
+        (event.summary ?? []).map((each) => textOf(each.message.content)).join(" "),
+      ];
+    case "ToolReturned":
+      return [
+        event.is_transfer_refused ? "refused" : event.is_error ? "failed" : "returned",
+        `${event.tool_name} → ${textOf(event.content)}`,
+      ];
+    case "StepCompleted":
+      return [
+        "step",
+        `${event.name ?? ""} ${event.result == null ? "" : JSON.stringify(event.result)}`,
+      ];
+    case "ControlTransferred":
+      return [
+        "transfer",
+        `${event.source} → ${event.target}${event.reason ? ` (${event.reason})` : ""}`,
+      ];
+    case "TaskOpened":
+      return ["task", "opened"];
+    case "TaskEnded":
+      return ["task", event.outcome ?? "ended"];
+    case "InterruptRaised":
+      return ["asks", question(event)];
+    case "InterruptAnswered":
+      return ["answer", JSON.stringify(event.answer)];
+    case "AgentFinished":
+      return ["finished", ""];
+    case "RunFailed":
+      return [
+        "error",
+        `${event.error_type}: ${typeof event.message === "string" ? event.message : ""}`,
+      ];
+    case "RunCompleted":
+      return ["completed", ""];
+    case "RunSuspended":
+      return ["suspended", ""];
+    case "RunCancelled":
+      return ["cancelled", ""];
+    default:
+      return [event.type, ""];
   }
 }
 
@@ -161,15 +221,21 @@ export function describe(event: Event): [kind: string, text: string] {
 export function question(event: Event): string {
   const payload = event.payload as Record<string, unknown> | string | null;
   const call = event.tool_call;
-  if (call && payload && typeof payload === "object" && payload.kind === "approval") return `allow ${callText(call)}?`;
-  if (payload && typeof payload === "object" && typeof payload.question === "string") return payload.question;
+  if (call && payload && typeof payload === "object" && payload.kind === "approval")
+    return `allow ${callText(call)}?`;
+  if (payload && typeof payload === "object" && typeof payload.question === "string")
+    return payload.question;
   return textOf(payload) || "waits for an answer";
 }
 
 /** The interrupts that have no answer yet. */
 export function openInterrupts(events: Event[]): Event[] {
-  const answered = new Set(events.filter((each) => each.type === "InterruptAnswered").map((each) => each.interrupt_id));
-  const results = new Set(events.filter((each) => each.type === "ToolReturned").map((each) => each.key));
+  const answered = new Set(
+    events.filter((each) => each.type === "InterruptAnswered").map((each) => each.interrupt_id),
+  );
+  const results = new Set(
+    events.filter((each) => each.type === "ToolReturned").map((each) => each.key),
+  );
   return events.filter((each) => {
     if (each.type !== "InterruptRaised" || answered.has(each.key)) return false;
     const call = /^(.*\/[im]\d+\.\d+)\//.exec(each.key);
@@ -177,13 +243,15 @@ export function openInterrupts(events: Event[]): Event[] {
   });
 }
 
-export const money = (cost: number): string => (cost >= 1 ? `$${cost.toFixed(2)}` : `$${cost.toFixed(4)}`);
+export const money = (cost: number): string =>
+  cost >= 1 ? `$${cost.toFixed(2)}` : `$${cost.toFixed(4)}`;
 export const count = (value: number): string => value.toLocaleString("en");
 export function duration(seconds: number): string {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${Math.round(seconds % 60)} s`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} m`;
+  if (seconds < 86400)
+    return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} m`;
   return `${Math.round(seconds / 86400)} d`;
 }
 export function ago(time: number, now = Date.now() / 1000): string {
@@ -194,8 +262,22 @@ export function ago(time: number, now = Date.now() / 1000): string {
   return `${Math.floor(seconds / 86400)}d`;
 }
 
-export function totals(events: Event[]): { tokens: number; cost: number; cached: number; unpriced: number } {
-  let tokens = 0, cost = 0, cached = 0, unpriced = 0;
-  for (const { usage } of events) if (usage) { tokens += (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0); cost += usage.cost ?? 0; cached += usage.cached_tokens ?? 0; unpriced += usage.unpriced_calls ?? 0; }
+export function totals(events: Event[]): {
+  tokens: number;
+  cost: number;
+  cached: number;
+  unpriced: number;
+} {
+  let tokens = 0;
+  let cost = 0;
+  let cached = 0;
+  let unpriced = 0;
+  for (const { usage } of events)
+    if (usage) {
+      tokens += (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+      cost += usage.cost ?? 0;
+      cached += usage.cached_tokens ?? 0;
+      unpriced += usage.unpriced_calls ?? 0;
+    }
   return { tokens, cost, cached, unpriced };
 }

@@ -13,22 +13,47 @@ const GLYPHS: Record<string, string> = {
 export const Status = ({ of }: { of: string }) => (
   <svg class={`status ${of}`} viewBox="0 0 12 12" role="img" aria-label={of}>
     <circle cx="6" cy="6" r="5.2" />
-    {of === "running" ? <circle class="pulse" cx="6" cy="6" r="2" /> : <path d={GLYPHS[of] ?? ""} />}
+    {of === "running" ? (
+      <circle class="pulse" cx="6" cy="6" r="2" />
+    ) : (
+      <path d={GLYPHS[of] ?? ""} />
+    )}
   </svg>
 );
 
 export const Chip = ({ agent }: { agent: string }) => (
-  <span class={`chip ${tone(agent)}`}><i />{agent || "run"}</span>
+  <span class={`chip ${tone(agent)}`}>
+    <i />
+    {agent || "run"}
+  </span>
 );
 
 export const Fact = ({ name, children }: { name: string; children: ComponentChildren }) => (
-  <div><dt>{name}</dt><dd>{children}</dd></div>
+  <div>
+    <dt>{name}</dt>
+    <dd>{children}</dd>
+  </div>
 );
 
-interface CardProps { message: Message | null | undefined; mark?: string; agent?: string; tokens?: number; title?: string; children?: ComponentChildren }
+interface CardProps {
+  message: Message | null | undefined;
+  mark?: string;
+  agent?: string;
+  tokens?: number;
+  title?: string;
+  children?: ComponentChildren;
+}
 /** A message; its content is text, never HTML. */
-export const MessageCard = ({ message, mark = "", agent = "", tokens, title, children }: CardProps) => {
-  const role = message?.role ?? "deleted", media = Array.isArray(message?.content) ? message.content : [];
+export const MessageCard = ({
+  message,
+  mark = "",
+  agent = "",
+  tokens,
+  title,
+  children,
+}: CardProps) => {
+  const role = message?.role ?? "deleted";
+  const media = Array.isArray(message?.content) ? message.content : [];
   return (
     <section class={`msg ${role} ${mark}`}>
       <div class="head">
@@ -40,10 +65,14 @@ export const MessageCard = ({ message, mark = "", agent = "", tokens, title, chi
       </div>
       {children ?? <p>{blockText(message)}</p>}
       {media.map((part: { type?: string; data?: string; media_type?: string }) =>
-        part.type === "image" && part.data ? <img alt="" src={`data:${part.media_type ?? "image/png"};base64,${part.data}`} /> : null,
+        part.type === "image" && part.data ? (
+          <img alt="" src={`data:${part.media_type ?? "image/png"};base64,${part.data}`} />
+        ) : null,
       )}
     </section>
   );
 };
 
-export const Empty = ({ children }: { children: ComponentChildren }) => <p class="empty">{children}</p>;
+export const Empty = ({ children }: { children: ComponentChildren }) => (
+  <p class="empty">{children}</p>
+);

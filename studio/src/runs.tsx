@@ -4,10 +4,27 @@ import { useEffect, useRef } from "preact/hooks";
 import { api } from "./api";
 import { ago, duration, money, type RunView } from "./model";
 import { Status } from "./parts";
-import { attempt, config, loadRuns, nextPage, place, query, runId, runs, theme, threads, tone } from "./state";
+import {
+  attempt,
+  config,
+  loadRuns,
+  nextPage,
+  place,
+  query,
+  runId,
+  runs,
+  theme,
+  threads,
+  tone,
+} from "./state";
 
 const STATUSES = ["running", "suspended", "completed", "failed", "cancelled"];
-const TIMES: [string, number][] = [["Any time", 0], ["Last hour", 3600], ["Last day", 86400], ["Last week", 604800]];
+const TIMES: [string, number][] = [
+  ["Any time", 0],
+  ["Last hour", 3600],
+  ["Last day", 86400],
+  ["Last week", 604800],
+];
 const SHOWN = 9;
 const filters = signal(false);
 
@@ -16,14 +33,20 @@ function Path({ path, active }: { path: string[]; active: string }) {
   const shown = path.length > SHOWN ? [...path.slice(0, SHOWN - 1), path.at(-1)!] : path;
   return (
     <span class="path">
-      {shown.map((agent, index) => <>{path.length > SHOWN && index === SHOWN - 1 && <b>…</b>}<i class={tone(agent)} title={agent} /></>)}
+      {shown.map((agent, index) => (
+        <>
+          {path.length > SHOWN && index === SHOWN - 1 && <b>…</b>}
+          <i class={tone(agent)} title={agent} />
+        </>
+      ))}
       <em>{active}</em>
     </span>
   );
 }
 
 function RunItem({ run }: { run: RunView }) {
-  const summary = run.summary, cost = summary?.usage?.cost ?? 0;
+  const summary = run.summary;
+  const cost = summary?.usage?.cost ?? 0;
   return (
     <li>
       <a href={`#${run.id}`} aria-current={runId.value === run.id ? "page" : undefined}>
@@ -31,69 +54,197 @@ function RunItem({ run }: { run: RunView }) {
         <span class="what">{summary?.text || run.id}</span>
         <time>{ago(run.updated_at)}</time>
         <Path path={summary?.agents ?? []} active={summary?.active_agent ?? ""} />
-        <span class="fee">{cost ? money(cost) : duration(Math.max(0, run.updated_at - run.created_at))}</span>
+        <span class="fee">
+          {cost ? money(cost) : duration(Math.max(0, run.updated_at - run.created_at))}
+        </span>
       </a>
     </li>
   );
 }
 
 export function Sidebar() {
-  const list = useRef<HTMLUListElement>(null), view = place.value.view;
+  const list = useRef<HTMLUListElement>(null);
+  const view = place.value.view;
   useEffect(() => {
     const timer = setTimeout(() => void attempt(() => loadRuns()), 180);
     return () => clearTimeout(timer);
   }, [query.value]);
-  const set = (part: Record<string, string>): void => { query.value = { ...query.value, ...part }; };
+  const set = (part: Record<string, string>): void => {
+    query.value = { ...query.value, ...part };
+  };
   const onKey = (event: KeyboardEvent): void => {
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-    const links = [...list.current!.querySelectorAll("a")], at = links.indexOf(document.activeElement as HTMLAnchorElement);
-    links[Math.min(Math.max(at + (event.key === "ArrowDown" ? 1 : -1), 0), links.length - 1)]?.focus();
+    const links = [...list.current!.querySelectorAll("a")];
+    const at = links.indexOf(document.activeElement as HTMLAnchorElement);
+    links[
+      Math.min(Math.max(at + (event.key === "ArrowDown" ? 1 : -1), 0), links.length - 1)
+    ]?.focus();
     event.preventDefault();
   };
   const isFiltered = Object.values(query.value).some(Boolean);
   return (
     <nav class="sidebar" aria-label="Runs">
       <div class="brand">
-        <svg viewBox="0 0 20 20" aria-hidden="true"><rect x="2" y="8.2" width="16" height="3.6" rx="1.8" transform="rotate(-32 10 10)" /></svg>
-        <b>Baton</b><span>Studio</span>
-        <button class="plain" title="Change the theme" aria-label="Change the theme" onClick={() => (theme.value = theme.value === "light" ? "dark" : theme.value === "dark" ? "" : matchMedia("(prefers-color-scheme: light)").matches ? "dark" : "light")}>◐</button>
+        <svg viewBox="0 0 20 20" aria-hidden="true">
+          <rect x="2" y="8.2" width="16" height="3.6" rx="1.8" transform="rotate(-32 10 10)" />
+        </svg>
+        <b>Baton</b>
+        <span>Studio</span>
+        <button
+          class="plain"
+          title="Change the theme"
+          aria-label="Change the theme"
+          onClick={() =>
+            (theme.value =
+              theme.value === "light"
+                ? "dark"
+                : theme.value === "dark"
+                  ? ""
+                  : matchMedia("(prefers-color-scheme: light)").matches
+                    ? "dark"
+                    : "light")
+          }
+        >
+          ◐
+        </button>
       </div>
       <div class="views">
-        {config.value.can_write && <a href="#/new" aria-current={view === "new" ? "page" : undefined}>New run</a>}
-        {config.value.can_write && <a href="#/team" aria-current={view === "team" ? "page" : undefined}>Team</a>}
-        <a href="#/usage" aria-current={view === "usage" ? "page" : undefined}>Usage</a>
-        <a href="#/report" aria-current={view === "report" ? "page" : undefined}>Reports</a>
+        {config.value.can_write && (
+          <a href="#/new" aria-current={view === "new" ? "page" : undefined}>
+            New run
+          </a>
+        )}
+        {config.value.can_write && (
+          <a href="#/team" aria-current={view === "team" ? "page" : undefined}>
+            Team
+          </a>
+        )}
+        <a href="#/usage" aria-current={view === "usage" ? "page" : undefined}>
+          Usage
+        </a>
+        <a href="#/report" aria-current={view === "report" ? "page" : undefined}>
+          Reports
+        </a>
       </div>
       <label class="find">
-        <svg viewBox="0 0 16 16" aria-hidden="true"><circle cx="7" cy="7" r="4.5" /><path d="m10.5 10.5 3 3" /></svg>
-        <input type="search" placeholder="Find runs, threads, words" aria-label="Find runs" value={query.value.q ?? ""} onInput={(event) => set({ q: event.currentTarget.value })} onKeyDown={onKey} />
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <circle cx="7" cy="7" r="4.5" />
+          <path d="m10.5 10.5 3 3" />
+        </svg>
+        <input
+          type="search"
+          placeholder="Find runs, threads, words"
+          aria-label="Find runs"
+          value={query.value.q ?? ""}
+          onInput={(event) => set({ q: event.currentTarget.value })}
+          onKeyDown={onKey}
+        />
         <kbd>/</kbd>
       </label>
       <div class="count">
         <span role="tablist" aria-label="List">
-          <button role="tab" aria-selected={!threads.value} onClick={() => (threads.value = null)}>Runs</button>
-          <button role="tab" aria-selected={!!threads.value} onClick={() => void attempt(async () => { threads.value = (await api.threads()).threads; })}>Threads</button>
+          <button role="tab" aria-selected={!threads.value} onClick={() => (threads.value = null)}>
+            Runs
+          </button>
+          <button
+            role="tab"
+            aria-selected={!!threads.value}
+            onClick={() =>
+              void attempt(async () => {
+                threads.value = (await api.threads()).threads;
+              })
+            }
+          >
+            Threads
+          </button>
         </span>
-        <button class="plain" aria-expanded={filters.value} onClick={() => (filters.value = !filters.value)}>{isFiltered ? "Filter ·" : "Filter"}</button>
+        <button
+          class="plain"
+          aria-expanded={filters.value}
+          onClick={() => (filters.value = !filters.value)}
+        >
+          {isFiltered ? "Filter ·" : "Filter"}
+        </button>
       </div>
       {filters.value && (
         <div class="filters">
-          <select aria-label="Status" value={query.value.status ?? ""} onChange={(event) => set({ status: event.currentTarget.value })}><option value="">Any status</option>{STATUSES.map((each) => <option>{each}</option>)}</select>
-          <select aria-label="Time" onChange={(event) => set({ since: Number(event.currentTarget.value) ? String(Math.round(Date.now() / 1000 - Number(event.currentTarget.value))) : "" })}>{TIMES.map(([name, seconds]) => <option value={seconds}>{name}</option>)}</select>
-          <input aria-label="Agent" placeholder="Agent" value={query.value.agent ?? ""} onInput={(event) => set({ agent: event.currentTarget.value })} />
-          <input aria-label="Thread" placeholder="Thread" value={query.value.thread ?? ""} onInput={(event) => set({ thread: event.currentTarget.value })} />
-          <input aria-label="Owner" placeholder="Owner" value={query.value.owner ?? ""} onInput={(event) => set({ owner: event.currentTarget.value })} />
-          <input aria-label="Least cost" placeholder="Least cost" inputMode="decimal" value={query.value.min_cost ?? ""} onInput={(event) => set({ min_cost: event.currentTarget.value })} />
+          <select
+            aria-label="Status"
+            value={query.value.status ?? ""}
+            onChange={(event) => set({ status: event.currentTarget.value })}
+          >
+            <option value="">Any status</option>
+            {STATUSES.map((each) => (
+              <option>{each}</option>
+            ))}
+          </select>
+          <select
+            aria-label="Time"
+            onChange={(event) =>
+              set({
+                since: Number(event.currentTarget.value)
+                  ? String(Math.round(Date.now() / 1000 - Number(event.currentTarget.value)))
+                  : "",
+              })
+            }
+          >
+            {TIMES.map(([name, seconds]) => (
+              <option value={seconds}>{name}</option>
+            ))}
+          </select>
+          <input
+            aria-label="Agent"
+            placeholder="Agent"
+            value={query.value.agent ?? ""}
+            onInput={(event) => set({ agent: event.currentTarget.value })}
+          />
+          <input
+            aria-label="Thread"
+            placeholder="Thread"
+            value={query.value.thread ?? ""}
+            onInput={(event) => set({ thread: event.currentTarget.value })}
+          />
+          <input
+            aria-label="Owner"
+            placeholder="Owner"
+            value={query.value.owner ?? ""}
+            onInput={(event) => set({ owner: event.currentTarget.value })}
+          />
+          <input
+            aria-label="Least cost"
+            placeholder="Least cost"
+            inputMode="decimal"
+            value={query.value.min_cost ?? ""}
+            onInput={(event) => set({ min_cost: event.currentTarget.value })}
+          />
         </div>
       )}
       <ul ref={list} onKeyDown={onKey}>
         {threads.value
           ? threads.value.map((thread) => (
-              <li><a href={`#${thread.last_run}`}><Status of={thread.status} /><span class="what">{thread.text || thread.id}</span><time>{ago(thread.updated_at)}</time><span class="path"><code>{thread.id}</code></span><span class="fee">{thread.runs} {thread.runs === 1 ? "run" : "runs"}</span></a></li>
+              <li>
+                <a href={`#${thread.last_run}`}>
+                  <Status of={thread.status} />
+                  <span class="what">{thread.text || thread.id}</span>
+                  <time>{ago(thread.updated_at)}</time>
+                  <span class="path">
+                    <code>{thread.id}</code>
+                  </span>
+                  <span class="fee">
+                    {thread.runs} {thread.runs === 1 ? "run" : "runs"}
+                  </span>
+                </a>
+              </li>
             ))
           : runs.value.map((run) => <RunItem run={run} key={run.id} />)}
-        {!threads.value && !runs.value.length && <li class="empty">{isFiltered ? "No run matches." : "No runs yet."}</li>}
-        {!threads.value && nextPage.value && <li><button onClick={() => void attempt(() => loadRuns(true))}>Show more</button></li>}
+        {!threads.value && !runs.value.length && (
+          <li class="empty">{isFiltered ? "No run matches." : "No runs yet."}</li>
+        )}
+        {!threads.value && nextPage.value && (
+          <li>
+            <button onClick={() => void attempt(() => loadRuns(true))}>Show more</button>
+          </li>
+        )}
       </ul>
     </nav>
   );

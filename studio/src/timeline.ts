@@ -2,22 +2,74 @@
 import { agentOf, callsOf, messageOf, question, textOf, type Event, type Usage } from "./model";
 
 export type BarKind = "model" | "tool" | "wait" | "speech" | "gap";
-export interface Point { time: number; step: number }
-export interface Lane { name: string; depth: number }
-export interface Bar { kind: BarKind; index: number; lane: number; from: Point; to: Point; label: string; failed: boolean; row: number; rows: number; tokens: number; cost: number; speaker?: string }
-export interface Hop { index: number; from: number; to: number; at: Point; label: string; refused: boolean; reason: string }
-export interface Stay { lane: number; from: Point; to: Point }
-export interface Note { index: number; lane: number; at: Point; text: string; kind: "input" | "answer" | "cut" }
+export interface Point {
+  time: number;
+  step: number;
+}
+export interface Lane {
+  name: string;
+  depth: number;
+}
+export interface Bar {
+  kind: BarKind;
+  index: number;
+  lane: number;
+  from: Point;
+  to: Point;
+  label: string;
+  failed: boolean;
+  row: number;
+  rows: number;
+  tokens: number;
+  cost: number;
+  speaker?: string;
+}
+export interface Hop {
+  index: number;
+  from: number;
+  to: number;
+  at: Point;
+  label: string;
+  refused: boolean;
+  reason: string;
+}
+export interface Stay {
+  lane: number;
+  from: Point;
+  to: Point;
+}
+export interface Note {
+  index: number;
+  lane: number;
+  at: Point;
+  text: string;
+  kind: "input" | "answer" | "cut";
+}
 export interface Timeline {
-  lanes: Lane[]; bars: Bar[]; hops: Hop[]; stays: Stay[]; notes: Note[];
+  lanes: Lane[];
+  bars: Bar[];
+  hops: Hop[];
+  stays: Stay[];
+  notes: Note[];
   growth: { at: Point; cost: number; tokens: number }[];
-  start: Point; end: Point; busy: number; waited: number; refused: number;
+  start: Point;
+  end: Point;
+  busy: number;
+  waited: number;
+  refused: number;
 }
 
 const payloadText = (payload: unknown): string =>
   payload && typeof payload === "object"
-    ? Object.entries(payload).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")
-    : payload == null ? "" : String(payload);
+    ? Object.entries(payload)
+        .map(
+          ([name, value]) =>
+            `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
+        )
+        .join(", ")
+    : payload == null
+      ? ""
+      : String(payload);
 
 /** The nesting of activations: an activation is inside the one whose id is the longest prefix of its own. */
 function depths(events: Event[]): Map<string, number> {
@@ -25,13 +77,17 @@ function depths(events: Event[]): Map<string, number> {
   for (const event of events) {
     const id = event.origin?.[0] ?? "";
     if (!id || found.has(id)) continue;
-    let around = id, depth = 0;
+    let around = id;
+    let depth = 0;
     for (;;) {
       const cut = around.lastIndexOf("/");
       if (cut < 0) break;
       around = around.slice(0, cut);
       const outer = found.get(around);
-      if (outer !== undefined) { depth = outer + 1; break; }
+      if (outer !== undefined) {
+        depth = outer + 1;
+        break;
+      }
     }
     found.set(id, depth);
   }
@@ -39,10 +95,15 @@ function depths(events: Event[]): Map<string, number> {
 }
 
 export function buildTimeline(events: Event[], order: string[] = []): Timeline {
-  const nesting = depths(events), lanes: Lane[] = [{ name: "User", depth: 0 }], laneOf = new Map<string, number>();
+  const nesting = depths(events);
+  const lanes: Lane[] = [{ name: "User", depth: 0 }];
+  const laneOf = new Map<string, number>();
   const add = (name: string, depth: number): number => {
     const known = laneOf.get(name);
-    if (known !== undefined) { lanes[known]!.depth = Math.min(lanes[known]!.depth, depth); return known; }
+    if (known !== undefined) {
+      lanes[known]!.depth = Math.min(lanes[known]!.depth, depth);
+      return known;
+    }
     laneOf.set(name, lanes.push({ name, depth }) - 1);
     return lanes.length - 1;
   };
@@ -54,47 +115,133 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
   for (const name of order) if (first.get(name) === 0) add(name, 0);
   for (const [name, depth] of first) add(name, depth);
   const start: Point = { time: events[0]?.timestamp ?? 0, step: 0 };
-  const out: Timeline = { lanes, bars: [], hops: [], stays: [], notes: [], growth: [], start, end: start, busy: 0, waited: 0, refused: 0 };
-  const last = new Map<string, Point>(), began = new Map<string, { at: Point; lane: number }>();
+  const out: Timeline = {
+    lanes,
+    bars: [],
+    hops: [],
+    stays: [],
+    notes: [],
+    growth: [],
+    start,
+    end: start,
+    busy: 0,
+    waited: 0,
+    refused: 0,
+  };
+  const last = new Map<string, Point>();
+  const began = new Map<string, { at: Point; lane: number }>();
   const calls = new Map<string, { at: Point; row: number; rows: number; args: string }>();
   const asked = new Map<string, { at: Point; index: number; lane: number; text: string }>();
-  const spoken = events.flatMap((event) => (event.type === "UserMessageAdded" && event.speech ? [event.speech.end] : [])).toSorted((a, b) => a - b);
-  let cost = 0, tokens = 0, resumed = start;
+  const spoken = events
+    .flatMap((event) =>
+      event.type === "UserMessageAdded" && event.speech ? [event.speech.end] : [],
+    )
+    .toSorted((a, b) => a - b);
+  let cost = 0;
+  let tokens = 0;
+  let resumed = start;
   const latest = (a: Point, b: Point): Point => (a.step > b.step ? a : b);
   const endWait = (key: string, at: Point): void => {
     const open = asked.get(key);
     if (!open) return;
     asked.delete(key);
-    out.bars.push({ kind: "wait", index: open.index, lane: open.lane, from: open.at, to: at, label: open.text, failed: false, row: 0, rows: 1, tokens: 0, cost: 0 });
+    out.bars.push({
+      kind: "wait",
+      index: open.index,
+      lane: open.lane,
+      from: open.at,
+      to: at,
+      label: open.text,
+      failed: false,
+      row: 0,
+      rows: 1,
+      tokens: 0,
+      cost: 0,
+    });
   };
   events.forEach((event, index) => {
     const at: Point = { time: Math.max(event.timestamp, out.end.time), step: index };
     out.end = at;
-    const id = event.origin?.[0] ?? "", agent = agentOf(event), lane = agent ? laneOf.get(agent)! : 0;
+    const id = event.origin?.[0] ?? "";
+    const agent = agentOf(event);
+    const lane = agent ? laneOf.get(agent)! : 0;
     const since = latest(last.get(id) ?? resumed, resumed);
     switch (event.type) {
       case "RunStarted":
-        if (event.input?.length) out.notes.push({ index, lane: 0, at, text: event.input.filter((each) => each.role === "user").map((each) => textOf(each.content)).at(-1) ?? "", kind: "input" });
+        if (event.input?.length)
+          out.notes.push({
+            index,
+            lane: 0,
+            at,
+            text:
+              event.input
+                .filter((each) => each.role === "user")
+                .map((each) => textOf(each.content))
+                .at(-1) ?? "",
+            kind: "input",
+          });
         break;
       case "UserMessageAdded":
-        out.notes.push({ index, lane: 0, at, text: textOf(messageOf(event)?.content), kind: "input" });
+        out.notes.push({
+          index,
+          lane: 0,
+          at,
+          text: textOf(messageOf(event)?.content),
+          kind: "input",
+        });
         break;
-      case "RunResumed": resumed = at; break;
-      case "AgentStarted": began.set(id, { at, lane }); break;
+      case "RunResumed":
+        resumed = at;
+        break;
+      case "AgentStarted":
+        began.set(id, { at, lane });
+        break;
       case "AgentResponded": {
-        const used: Partial<Usage> = event.usage ?? {}, spent = (used.input_tokens ?? 0) + (used.output_tokens ?? 0), made = callsOf(event);
-        cost += used.cost ?? 0; tokens += spent;
+        const used: Partial<Usage> = event.usage ?? {};
+        const spent = (used.input_tokens ?? 0) + (used.output_tokens ?? 0);
+        const made = callsOf(event);
+        cost += used.cost ?? 0;
+        tokens += spent;
         out.growth.push({ at, cost, tokens });
-        made.forEach((call, row) => calls.set(`${event.key}.${row}`, { at, row, rows: made.length, args: call.arguments ?? "" }));
+        made.forEach((call, row) =>
+          calls.set(`${event.key}.${row}`, {
+            at,
+            row,
+            rows: made.length,
+            args: call.arguments ?? "",
+          }),
+        );
         // A live model answers what was said; it does not work while the user thinks or speaks.
-        const asked = spoken.findLast((end) => end <= at.time) ?? 0, from = asked > since.time ? { time: asked, step: since.step } : since;
-        if (event.model) out.bars.push({ kind: "model", index, lane, from, to: at, label: event.model, failed: false, row: 0, rows: 1, tokens: spent, cost: used.cost ?? 0 });
-        if (!made.length && nesting.get(id) === 0) out.notes.push({ index, lane, at, text: textOf(messageOf(event)?.content), kind: "answer" });
+        const asked = spoken.findLast((end) => end <= at.time) ?? 0;
+        const from = asked > since.time ? { time: asked, step: since.step } : since;
+        if (event.model)
+          out.bars.push({
+            kind: "model",
+            index,
+            lane,
+            from,
+            to: at,
+            label: event.model,
+            failed: false,
+            row: 0,
+            rows: 1,
+            tokens: spent,
+            cost: used.cost ?? 0,
+          });
+        if (!made.length && nesting.get(id) === 0)
+          out.notes.push({
+            index,
+            lane,
+            at,
+            text: textOf(messageOf(event)?.content),
+            kind: "answer",
+          });
         break;
       }
       case "HistoryCompacted": {
         const used: Partial<Usage> = event.usage ?? {};
-        cost += used.cost ?? 0; tokens += (used.input_tokens ?? 0) + (used.output_tokens ?? 0);
+        cost += used.cost ?? 0;
+        tokens += (used.input_tokens ?? 0) + (used.output_tokens ?? 0);
         break;
       }
       case "ToolReturned": {
@@ -102,17 +249,50 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
         if (event.requested_agent) {
           if (event.is_transfer_refused || event.is_error) {
             out.refused++;
-            out.hops.push({ index, from: lane, to: laneOf.get(event.requested_agent) ?? lane, at, label: event.requested_agent, refused: true, reason: textOf(event.content) });
+            out.hops.push({
+              index,
+              from: lane,
+              to: laneOf.get(event.requested_agent) ?? lane,
+              at,
+              label: event.requested_agent,
+              refused: true,
+              reason: textOf(event.content),
+            });
           }
-        } else out.bars.push({ kind: "tool", index, lane, from: call ? latest(call.at, resumed) : since, to: at, label: event.tool_name ?? "", failed: !!event.is_error, row: call?.row ?? 0, rows: call?.rows ?? 1, tokens: 0, cost: 0 });
+        } else
+          out.bars.push({
+            kind: "tool",
+            index,
+            lane,
+            from: call ? latest(call.at, resumed) : since,
+            to: at,
+            label: event.tool_name ?? "",
+            failed: !!event.is_error,
+            row: call?.row ?? 0,
+            rows: call?.rows ?? 1,
+            tokens: 0,
+            cost: 0,
+          });
         for (const key of [...asked.keys()]) if (key.startsWith(`${event.key}/`)) endWait(key, at);
         break;
       }
       case "ControlTransferred":
-        out.hops.push({ index, from: laneOf.get(event.source ?? "") ?? 0, to: laneOf.get(event.target ?? "") ?? lane, at, label: payloadText(event.payload), refused: false, reason: event.reason ?? "" });
+        out.hops.push({
+          index,
+          from: laneOf.get(event.source ?? "") ?? 0,
+          to: laneOf.get(event.target ?? "") ?? lane,
+          at,
+          label: payloadText(event.payload),
+          refused: false,
+          reason: event.reason ?? "",
+        });
         break;
-      case "InterruptRaised": asked.set(event.key, { at, index, lane, text: question(event) }); break;
-      case "InterruptAnswered": endWait(event.interrupt_id ?? "", at); break;
+      case "InterruptRaised":
+        asked.set(event.key, { at, index, lane, text: question(event) });
+        break;
+      case "InterruptAnswered":
+        endWait(event.interrupt_id ?? "", at);
+        break;
       case "AgentFinished": {
         const open = began.get(id);
         if (open) out.stays.push({ lane: open.lane, from: open.at, to: at });
@@ -122,11 +302,17 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
     }
     if (id) last.set(id, at);
   });
-  out.waited = union(out.bars.filter((bar) => bar.kind === "wait").map((bar) => [bar.from.time, bar.to.time])).reduce((sum, [from, to]) => sum + to - from, 0);
-  for (const open of began.values()) out.stays.push({ lane: open.lane, from: open.at, to: out.end });
+  out.waited = union(
+    out.bars.filter((bar) => bar.kind === "wait").map((bar) => [bar.from.time, bar.to.time]),
+  ).reduce((sum, [from, to]) => sum + to - from, 0);
+  for (const open of began.values())
+    out.stays.push({ lane: open.lane, from: open.at, to: out.end });
   if (asked.size) {
     // An open question has no end; it is drawn a little further than the last event.
-    const end: Point = { time: out.end.time + Math.max(0.4, busy(out.bars) * 0.06), step: out.end.step + 1 };
+    const end: Point = {
+      time: out.end.time + Math.max(0.4, busy(out.bars) * 0.06),
+      step: out.end.step + 1,
+    };
     for (const key of [...asked.keys()]) endWait(key, end);
     out.end = end;
   }
@@ -140,29 +326,72 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
 export const SPEECH = "Speech";
 /** Return whether a log is of a live conversation, in which speech is heard and interrupted. */
 export const isLive = (events: Event[]): boolean =>
-  events.some((event) => !!event.speech || event.type === "ResponseTruncated" || (event.type === "UserMessageAdded" && !!event.item_id));
+  events.some(
+    (event) =>
+      !!event.speech ||
+      event.type === "ResponseTruncated" ||
+      (event.type === "UserMessageAdded" && !!event.item_id),
+  );
 /** Show a live conversation as a lane: what was heard of either side, interruptions, and silence after transfers. */
 function addSpeech(out: Timeline, events: Event[]): void {
   if (!isLive(events)) return;
-  const lane = out.lanes.push({ name: SPEECH, depth: 0 }) - 1, cuts = new Map<string, number>(), opened = new Map<string, number>();
-  const point = pointOf(events), found: Bar[] = [];
-  const add = (kind: BarKind, index: number, from: number, to: number, speaker: string, label: string): void => {
-    found.push({ kind, index, lane, from: point(from), to: point(to), label, failed: false, row: 0, rows: 1, tokens: 0, cost: 0, speaker });
+  const lane = out.lanes.push({ name: SPEECH, depth: 0 }) - 1;
+  const cuts = new Map<string, number>();
+  const opened = new Map<string, number>();
+  const point = pointOf(events);
+  const found: Bar[] = [];
+  const add = (
+    kind: BarKind,
+    index: number,
+    from: number,
+    to: number,
+    speaker: string,
+    label: string,
+  ): void => {
+    found.push({
+      kind,
+      index,
+      lane,
+      from: point(from),
+      to: point(to),
+      label,
+      failed: false,
+      row: 0,
+      rows: 1,
+      tokens: 0,
+      cost: 0,
+      speaker,
+    });
   };
-  for (const event of events) if (event.type === "ResponseTruncated") cuts.set(event.response_key ?? "", (event.played_ms ?? 0) / 1000);
+  for (const event of events)
+    if (event.type === "ResponseTruncated")
+      cuts.set(event.response_key ?? "", (event.played_ms ?? 0) / 1000);
   const heard = new Map<string, number>();
   let audible = 0;
   events.forEach((event, index) => {
-    const { speech } = event, agent = agentOf(event), text = textOf(messageOf(event)?.content);
+    const { speech } = event;
+    const agent = agentOf(event);
+    const text = textOf(messageOf(event)?.content);
     if (event.type === "ControlTransferred") opened.set(event.target ?? "", index);
-    if (event.type === "UserMessageAdded" && speech) add("speech", index, speech.start, speech.end, "User", text);
-    if (event.type === "ResponseTruncated") out.notes.push({ index, lane, at: point(heard.get(event.response_key ?? "") ?? event.timestamp), text: `interrupted; heard: ${event.heard_text || "nothing"}`, kind: "cut" });
+    if (event.type === "UserMessageAdded" && speech)
+      add("speech", index, speech.start, speech.end, "User", text);
+    if (event.type === "ResponseTruncated")
+      out.notes.push({
+        index,
+        lane,
+        at: point(heard.get(event.response_key ?? "") ?? event.timestamp),
+        text: `interrupted; heard: ${event.heard_text || "nothing"}`,
+        kind: "cut",
+      });
     if (event.type !== "AgentResponded") return;
-    const from = opened.get(agent), start = speech?.start ?? event.timestamp;
+    const from = opened.get(agent);
+    const start = speech?.start ?? event.timestamp;
     opened.delete(agent);
-    if (from !== undefined && start > Math.max(events[from]!.timestamp, audible)) add("gap", from, Math.max(events[from]!.timestamp, audible), start, agent, agent);
+    if (from !== undefined && start > Math.max(events[from]!.timestamp, audible))
+      add("gap", from, Math.max(events[from]!.timestamp, audible), start, agent, agent);
     if (!speech) return;
-    const played = cuts.get(event.key), end = played === undefined ? speech.end : Math.min(speech.end, speech.start + played);
+    const played = cuts.get(event.key);
+    const end = played === undefined ? speech.end : Math.min(speech.end, speech.start + played);
     heard.set(event.key, end);
     audible = Math.max(audible, end);
     add("speech", index, speech.start, end, agent, text);
@@ -176,8 +405,13 @@ function pointOf(events: Event[]): (time: number) => Point {
   const times: number[] = [];
   for (const event of events) times.push(Math.max(event.timestamp, times.at(-1) ?? 0));
   return (time) => {
-    let next = 0, high = times.length;
-    while (next < high) { const middle = (next + high) >> 1; if (times[middle]! <= time) next = middle + 1; else high = middle; }
+    let next = 0;
+    let high = times.length;
+    while (next < high) {
+      const middle = (next + high) >> 1;
+      if (times[middle]! <= time) next = middle + 1;
+      else high = middle;
+    }
     if (next === times.length) return { time: times.at(-1)!, step: times.length - 1 };
     if (next === 0) return { time: times[0]!, step: 0 };
     const before = times[next - 1]!;
@@ -187,7 +421,11 @@ function pointOf(events: Event[]): (time: number) => Point {
 
 /** Return the seconds in which something happened: a model or a tool worked, or something was said. */
 const busy = (bars: Bar[]): number =>
-  union(bars.filter((bar) => bar.kind !== "wait" && bar.kind !== "gap").map((bar) => [bar.from.time, bar.to.time])).reduce((sum, [from, to]) => sum + to - from, 0);
+  union(
+    bars
+      .filter((bar) => bar.kind !== "wait" && bar.kind !== "gap")
+      .map((bar) => [bar.from.time, bar.to.time]),
+  ).reduce((sum, [from, to]) => sum + to - from, 0);
 
 /** Merge overlapping intervals. */
 export function union(intervals: [number, number][]): [number, number][] {
