@@ -1,6 +1,6 @@
 import tseslint from "typescript-eslint";
 
-export default tseslint.config({ ignores: ["src/api-types.ts"] }, ...tseslint.configs.strict, {
+export default tseslint.config({ ignores: ["src/api/api-types.ts"] }, ...tseslint.configs.strict, {
   rules: {
     "@typescript-eslint/no-non-null-assertion": "off",
     "one-var": ["error", "never"],
