@@ -19,3 +19,11 @@ export const Fact = ({ name, children }: { name: string; children: ComponentChil
 export const Empty = ({ children }: { children: ComponentChildren }) => (
   <p class="empty">{children}</p>
 );
+
+/** What is wrong with a field or a form, beside it. */
+export const Problem = ({ text }: { text: string | undefined }) =>
+  text ? (
+    <p class="wrong" role="alert">
+      {text}
+    </p>
+  ) : null;

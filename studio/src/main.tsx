@@ -3,9 +3,11 @@ import { useEffect } from "preact/hooks";
 import { exported } from "./api/exported";
 import { Compare } from "./compare/compare-page";
 import { NewRun } from "./conversation/new-run";
+import { isListOpen } from "./layout/views";
 import { onKey } from "./keyboard";
 import { ReportPage } from "./reports/report-page";
 import { RunPage } from "./run/run-page";
+import { ShortcutsDialog } from "./shortcuts-dialog";
 import { Sidebar } from "./sidebar/sidebar";
 import { open } from "./state/opening";
 import { place } from "./state/place";
@@ -21,8 +23,19 @@ function App() {
     return () => removeEventListener("keydown", onKey);
   }, []);
   const at = place.value;
+  useEffect(() => {
+    isListOpen.value = false;
+  }, [at]);
   return (
     <div class={exported ? "studio alone" : "studio"}>
+      {problem.value && (
+        <div class="problem" role="alert">
+          <span>{problem.value}</span>
+          <button class="plain" aria-label="Dismiss" onClick={() => (problem.value = "")}>
+            ✕
+          </button>
+        </div>
+      )}
       {!exported && <Sidebar />}
       {at.view === "run" && <RunPage />}
       {at.view === "compare" && <Compare first={at.first} second={at.second} />}
@@ -46,14 +59,7 @@ function App() {
           </p>
         </main>
       )}
-      {problem.value && (
-        <div class="problem" role="alert">
-          <span>{problem.value}</span>
-          <button class="plain" aria-label="Dismiss" onClick={() => (problem.value = "")}>
-            ✕
-          </button>
-        </div>
-      )}
+      <ShortcutsDialog />
     </div>
   );
 }

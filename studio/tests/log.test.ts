@@ -1,12 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { conversation } from "../src/conversation/lines";
-import { speakers } from "../src/conversation/speakers";
 import { duration } from "../src/formats";
 import { describe as line } from "../src/log/descriptions";
 import { textOf, type Event } from "../src/log/events";
 import { openInterrupts } from "../src/log/interrupts";
 import { totals } from "../src/log/totals";
-import { event, call, log } from "./recorded-log";
+import { event, log } from "./recorded-log";
 
 describe("log", () => {
   test("finds open interrupts", () => {
@@ -17,34 +15,6 @@ describe("log", () => {
     expect(line(log[2]!)).toEqual(["calls", "go(a: 1)"]);
     expect(line(log[3]!)[0]).toBe("refused");
     expect(line(log[6]!)).toEqual(["transfer", "Desk → Sales"]);
-  });
-  test("lets agents inside another speak for the one that holds control, and agents as tools not at all", () => {
-    const said = (text: string) => ({ message: { role: "assistant", content: text } });
-    const nested = [
-      log[0]!,
-      event("AgentStarted", "1", 0, "Flow"),
-      event("AgentStarted", "1/0/1/start", 0, "Step", "1/0/1"),
-      event("AgentResponded", "1/0/1/m1", 1, "Step", "1/0/1", said("first")),
-      event("AgentStarted", "1/1/1/start", 1, "Desk", "1/1/1"),
-      event("AgentResponded", "1/1/1/m1", 1, "Desk", "1/1/1", {
-        message: { role: "assistant", tool_calls: [call("pick")] },
-      }),
-      event("AgentStarted", "1/1/1/m1.0/1/start", 1, "Pick", "1/1/1/m1.0/1", {
-        opens: { kind: "new" },
-      }),
-      event("AgentStarted", "1/1/1/m1.0/2/start", 1, "Pick2", "1/1/1/m1.0/2"),
-      event("AgentResponded", "1/1/1/m1.0/2/m1", 1, "Pick2", "1/1/1/m1.0/2", said("red")),
-      event("AgentResponded", "1/1/1/m2", 2, "Desk", "1/1/1", said("last")),
-      event("AgentStarted", "2", 2, "Closer", "2"),
-      event("AgentResponded", "2/m1", 3, "Closer", "2", said("bye")),
-    ];
-    expect(conversation(nested).map(({ who, text }) => [who, text])).toEqual([
-      ["", "hi"],
-      ["Flow", "first"],
-      ["Flow", "last"],
-      ["Closer", "bye"],
-    ]);
-    expect(speakers(nested)(["1/1/1/m1.0/2", "Pick2", null])).toBeNull();
   });
   test("shows structured content as JSON", () =>
     expect(textOf([{ type: "data", value: { a: 1 } }])).toBe('{"a":1}'));

@@ -2,6 +2,8 @@
 import { useState } from "preact/hooks";
 import { api } from "../api/requests";
 import { type Attachment, inputWith, readFile } from "./attachments";
+import { Problem } from "../elements";
+import { view } from "../layout/views";
 import { go } from "../state/place";
 import { attempt } from "../state/problems";
 
@@ -9,13 +11,15 @@ export function Composer({ thread, placeholder }: { thread: string; placeholder:
   const [text, setText] = useState("");
   const [files, setFiles] = useState<Attachment[]>([]);
   const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
   const send = async (): Promise<void> => {
     if (!text.trim()) return;
     setBusy(true);
     const sent = await attempt(async () => {
       const run = await api.start({ input: inputWith(text, files), ...(thread ? { thread } : {}) });
+      view.value = "conversation";
       go(run.id);
-    });
+    }, setProblem);
     if (sent) {
       setText("");
       setFiles([]);
@@ -43,6 +47,7 @@ export function Composer({ thread, placeholder }: { thread: string; placeholder:
           }
         }}
       />
+      <Problem text={problem} />
       {files.length > 0 && (
         <p class="files">
           {files.map((file) => (

@@ -1,61 +1,109 @@
-/** The conversation of the shown run. */
-import { useEffect, useState } from "preact/hooks";
-import { Composer } from "./composer";
-import { conversation } from "./lines";
+/** The conversation of the shown run, in the words of its user and agents: a main view. */
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Chip, Empty } from "../elements";
 import { go, runId } from "../state/place";
-import { detail, isRunning, log, partial } from "../state/shown-run";
+import { chosen, detail, isRunning, log, partial } from "../state/shown-run";
 import { config } from "../state/team";
+import { Composer } from "./composer";
+import { conversation, type Inside, type Line } from "./lines";
 
-/** The conversation of the shown run, in the words of its user and agents. */
+const PAGE = 200;
+
 export function Conversation() {
+  const list = useRef<HTMLDivElement>(null);
   const events = log.value;
+  const lines = useMemo(() => conversation(events), [events]);
+  const [shown, setShown] = useState(PAGE);
   const thread = events[0]?.thread ?? "";
-  const [shown, setShown] = useState(false);
-  useEffect(() => {
-    if (isRunning.value) setShown(true);
-  }, [runId.value, isRunning.value]);
-  const said = conversation(events);
-  const canReply =
-    config.value.can_write &&
-    !!thread &&
-    !!detail.value &&
-    !isRunning.value &&
-    detail.value.status !== "suspended";
-  if (!shown)
-    return (
-      <button class="reveal" onClick={() => setShown(true)} aria-expanded="false">
-        Conversation{canReply ? " and reply" : ""}
-      </button>
-    );
+  const isStopped = !!detail.value && !isRunning.value && detail.value.status !== "suspended";
+  const canReply = config.value.can_write && !!thread && isStopped;
+  useLayoutEffect(() => {
+    if (isRunning.value) list.current!.scrollTop = list.current!.scrollHeight;
+  }, [lines, partial.value, isRunning.value]);
+  useLayoutEffect(() => {
+    list.current!.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }, [chosen.value, lines.length === 0]);
   return (
     <section class="chat" aria-label="Conversation">
-      <header>
-        <h2>Conversation</h2>
-        <button class="plain" onClick={() => setShown(false)} aria-expanded="true">
-          Hide
-        </button>
-      </header>
-      <div class="lines" aria-live="polite">
-        {said.slice(-60).map((each) => (
-          <p
-            class={each.who ? "agent" : "user"}
-            title={each.agent !== each.who ? each.agent : undefined}
-            onClick={() => go(runId.value, each.index + 1)}
-          >
-            {each.who ? <Chip agent={each.who} /> : <b>You</b>}
-            <span>{each.text}</span>
-          </p>
-        ))}
-        {partial.value && (
-          <p class="agent partial">
-            <Chip agent={partial.value.agent} />
-            <span>{partial.value.text}</span>
-          </p>
+      <div class="lines" ref={list} tabIndex={0} role="log" aria-label="What was said">
+        {lines.length > shown && (
+          <button class="unfold" onClick={() => setShown(shown + PAGE)}>
+            {lines.length - shown} earlier lines, show {PAGE}
+          </button>
         )}
-        {!said.length && <Empty>Nothing was said.</Empty>}
+        <Lines lines={lines.slice(-shown)} />
+        {partial.value && (
+          <div class="line agent partial">
+            <Chip agent={partial.value.agent} />
+            <p>{partial.value.text}</p>
+          </div>
+        )}
+        {!lines.length && <Empty>Nothing was said.</Empty>}
       </div>
       {canReply && <Composer thread={thread} placeholder={`Reply in thread ${thread}`} />}
     </section>
+  );
+}
+
+function Lines({ lines }: { lines: Line[] }) {
+  const current = lines.findLast((line) => line.kind !== "inside" && line.index <= chosen.value);
+  return (
+    <>
+      {lines.map((line) =>
+        line.kind === "inside" ? (
+          <InsideLines line={line} key={`inside ${line.index}`} />
+        ) : (
+          <WordsLine line={line} isCurrent={line === current} key={`${line.kind} ${line.index}`} />
+        ),
+      )}
+    </>
+  );
+}
+
+type Words = Exclude<Line, Inside>;
+function WordsLine({ line, isCurrent }: { line: Words; isCurrent: boolean }) {
+  const link = (
+    <a class="number" href={`#${runId.value}@${line.index + 1}`} title="Show this event">
+      {line.index + 1}
+    </a>
+  );
+  const current = isCurrent ? ({ "aria-current": "true" } as const) : {};
+  const onClick = (): void => {
+    if (!getSelection()?.toString()) go(runId.value, line.index + 1);
+  };
+  if (line.kind === "moved")
+    return (
+      <div class="line moved" onClick={onClick} {...current}>
+        <span>
+          {line.from} → {line.to}
+        </span>
+        {link}
+      </div>
+    );
+  return (
+    <div class={`line ${line.who ? "agent" : "user"} ${line.kind}`} onClick={onClick} {...current}>
+      {line.who ? <Chip agent={line.who} /> : <b>You</b>}
+      {link}
+      <p>{line.text}</p>
+    </div>
+  );
+}
+
+/** What nested agents said: folded once they have finished. */
+function InsideLines({ line }: { line: Inside }) {
+  return (
+    <details class="inside" open={!line.isFinished}>
+      <summary>
+        {line.call ? (
+          <>
+            {line.who} called <code>{line.call}</code>
+          </>
+        ) : (
+          <>Inside {line.who}</>
+        )}
+        <small>{line.agents.join(", ")}</small>
+      </summary>
+      <Lines lines={line.lines} />
+    </details>
   );
 }

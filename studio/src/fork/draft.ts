@@ -1,10 +1,15 @@
 /** What a fork changes in its last event. */
-import { type Event, callsOf, messageOf, textOf } from "../log/events";
+import { callsOf, messageOf, textOf, type Event } from "../log/events";
+import { parseJson } from "../schema/json-field";
 
+export interface DraftCall {
+  name: string;
+  arguments: string;
+}
 export interface Draft {
   kind: "text" | "json" | "response" | "none";
   text: string;
-  calls: { name: string; arguments: string }[];
+  calls: DraftCall[];
 }
 
 export function draftOf(event: Event): Draft {
@@ -38,14 +43,26 @@ export function draftOf(event: Event): Draft {
   }
 }
 
-/** The new content of the event, or undefined if it is unchanged. Throws if JSON is invalid. */
-export function editOf(before: Draft, after: Draft): unknown {
-  if (JSON.stringify(before) === JSON.stringify(after)) return undefined;
-  if (after.kind === "text") return after.text;
-  if (after.kind === "json") return JSON.parse(after.text);
-  const calls = after.calls.map((call) => ({
+/** What is wrong with a form, by the field: "json", "call 0", "model"; "" for the form as a whole. */
+export type Problems = Record<string, string>;
+
+/** The new content of the event, undefined if it is unchanged, and what is wrong with it. */
+export function editOf(before: Draft, after: Draft): { edit: unknown; problems: Problems } {
+  const problems: Problems = {};
+  const parse = (field: string, text: string): unknown => {
+    try {
+      return parseJson(text);
+    } catch (error) {
+      problems[field] = (error as Error).message;
+      return undefined;
+    }
+  };
+  if (JSON.stringify(before) === JSON.stringify(after)) return { edit: undefined, problems };
+  if (after.kind === "text") return { edit: after.text, problems };
+  if (after.kind === "json") return { edit: parse("json", after.text), problems };
+  const calls = after.calls.map((call, index) => ({
     name: call.name,
-    arguments: JSON.parse(call.arguments || "{}") as unknown,
+    arguments: parse(`call ${index}`, call.arguments || "{}"),
   }));
-  return { content: after.text, tool_calls: calls };
+  return { edit: { content: after.text, tool_calls: calls }, problems };
 }

@@ -1,65 +1,72 @@
 /** A fork at the chosen event: change what was said, returned or answered, instructions or model. */
 import { useEffect, useState } from "preact/hooks";
-import { type Fork, api } from "../api/requests";
-import { type RequestView } from "../api/schemas";
-import { type Draft, draftOf, editOf } from "./draft";
-import { type Event, agentOf } from "../log/events";
+import { api, type Fork } from "../api/requests";
+import type { RequestView } from "../api/schemas";
+import { Problem } from "../elements";
+import { agentOf, type Event } from "../log/events";
+import { JsonField } from "../schema/json-field";
 import { go, runId } from "../state/place";
 import { attempt } from "../state/problems";
 import { tab } from "../state/shown-run";
 import { team } from "../state/team";
+import { draftOf, editOf, type Problems } from "./draft";
+import { ResponseFields } from "./response-fields";
 
 /** The agent whose instructions the form changes at first: the event's, or the team's first. */
 const starter = (event: Event): string => agentOf(event) || team.value.root;
 
-export function ForkForm({
-  event,
-  number,
-  read,
-}: {
+const textLabel = (event: Event): string => {
+  if (event.type === "RunStarted") return "Words of the user";
+  return event.type === "ToolReturned" ? `Result of ${event.tool_name}` : "Message";
+};
+
+interface ForkFormProps {
   event: Event;
   number: number;
   read: RequestView | null;
-}) {
+}
+
+export function ForkForm({ event, number, read }: ForkFormProps) {
   const before = draftOf(event);
   const [draft, setDraft] = useState(before);
   const [model, setModel] = useState("");
   const [agent, setAgent] = useState(starter(event));
   const [instructions, setInstructions] = useState("");
+  const [problems, setProblems] = useState<Problems>({});
   const [busy, setBusy] = useState(false);
   useEffect(() => {
     setDraft(draftOf(event));
     setAgent(starter(event));
     setInstructions("");
     setModel("");
+    setProblems({});
   }, [event.key, runId.value]);
+
   const submit = async (submitted: SubmitEvent): Promise<void> => {
     submitted.preventDefault();
+    const made = editOf(before, draft);
+    setProblems(made.problems);
+    if (Object.keys(made.problems).length) return;
+    const body: Fork = { at: number };
+    if (made.edit !== undefined) body.edit = { [event.key]: made.edit };
+    if (model) body.model = model;
+    if (instructions && agent) body.agent_options = { [agent]: { instructions } };
     setBusy(true);
-    await attempt(async () => {
-      const edit = editOf(before, draft);
-      const body: Fork = { at: number };
-      if (edit !== undefined) body.edit = { [event.key]: edit };
-      if (model) body.model = model;
-      if (instructions && agent) body.agent_options = { [agent]: { instructions } };
-      const fork = await api.fork(runId.value, body);
-      tab.value = "read";
-      go(fork.id);
-    });
+    await attempt(
+      async () => {
+        const fork = await api.fork(runId.value, body);
+        tab.value = "read";
+        go(fork.id);
+      },
+      (message) => {
+        // A message about the model names it.
+        const field = model && message.includes(model) ? "model" : "";
+        setProblems(message ? { [field]: message } : {});
+      },
+    );
     setBusy(false);
   };
-  const names = [
-    ...new Set([
-      ...(read?.tools ?? []).map((tool) => tool.name),
-      ...draft.calls.map((call) => call.name),
-    ]),
-  ];
   const agents = team.value.agents.map((each) => each.name);
-  const setCall = (index: number, part: Partial<Draft["calls"][number]>): void =>
-    setDraft({
-      ...draft,
-      calls: draft.calls.map((call, at) => (at === index ? { ...call, ...part } : call)),
-    });
   return (
     <form class="form" onSubmit={(submitted) => void submit(submitted)}>
       <p>
@@ -68,11 +75,7 @@ export function ForkForm({
       </p>
       {draft.kind === "text" && (
         <label>
-          {event.type === "RunStarted"
-            ? "Words of the user"
-            : event.type === "ToolReturned"
-              ? `Result of ${event.tool_name}`
-              : "Message"}
+          {textLabel(event)}
           <textarea
             rows={4}
             value={draft.text}
@@ -81,73 +84,22 @@ export function ForkForm({
         </label>
       )}
       {draft.kind === "json" && (
-        <label>
-          {event.type === "InterruptAnswered" ? "Answer (JSON)" : "Result (JSON)"}
-          <textarea
-            class="mono"
-            rows={4}
-            value={draft.text}
-            onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })}
-          />
-        </label>
+        <JsonField
+          label={event.type === "InterruptAnswered" ? "Answer (JSON)" : "Result (JSON)"}
+          rows={4}
+          value={draft.text}
+          problem={problems.json}
+          set={(text) => setDraft({ ...draft, text })}
+        />
       )}
       {draft.kind === "response" && (
-        <>
-          <label>
-            Text of {agentOf(event)}
-            <textarea
-              rows={3}
-              value={draft.text}
-              onInput={(input) => setDraft({ ...draft, text: input.currentTarget.value })}
-            />
-          </label>
-          {draft.calls.map((call, index) => (
-            <fieldset>
-              <legend>Tool call {index + 1}</legend>
-              <label>
-                Tool
-                <select
-                  value={call.name}
-                  onChange={(input) => setCall(index, { name: input.currentTarget.value })}
-                >
-                  {names.map((name) => (
-                    <option>{name}</option>
-                  ))}
-                </select>
-              </label>
-              <label>
-                Arguments (JSON)
-                <textarea
-                  class="mono"
-                  rows={2}
-                  value={call.arguments}
-                  onInput={(input) => setCall(index, { arguments: input.currentTarget.value })}
-                />
-              </label>
-              <button
-                type="button"
-                onClick={() =>
-                  setDraft({ ...draft, calls: draft.calls.filter((_, at) => at !== index) })
-                }
-              >
-                Remove the call
-              </button>
-            </fieldset>
-          ))}
-          {names.length > 0 && (
-            <button
-              type="button"
-              onClick={() =>
-                setDraft({
-                  ...draft,
-                  calls: [...draft.calls, { name: names[0]!, arguments: "{}" }],
-                })
-              }
-            >
-              Add a tool call
-            </button>
-          )}
-        </>
+        <ResponseFields
+          agent={agentOf(event)}
+          draft={draft}
+          set={setDraft}
+          problems={problems}
+          tools={read?.tools ?? []}
+        />
       )}
       <details>
         <summary>Instructions and model</summary>
@@ -170,18 +122,25 @@ export function ForkForm({
             onInput={(input) => setInstructions(input.currentTarget.value)}
           />
         </label>
-        <label>
-          Model of all agents
-          <input
-            placeholder="as before"
-            value={model}
-            onInput={(input) => setModel(input.currentTarget.value)}
-          />
-        </label>
+        <div>
+          <label>
+            Model of all agents
+            <input
+              placeholder="as before"
+              value={model}
+              aria-invalid={!!problems.model}
+              onInput={(input) => setModel(input.currentTarget.value)}
+            />
+          </label>
+          <Problem text={problems.model} />
+        </div>
       </details>
-      <button class="primary" disabled={busy}>
-        Fork and run
-      </button>
+      <div>
+        <button class="primary" disabled={busy}>
+          Fork and run
+        </button>
+        <Problem text={problems[""]} />
+      </div>
     </form>
   );
 }

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { type RequestView } from "../api/schemas";
 import { Chip, Empty } from "../elements";
 import { ForkForm } from "../fork/fork-form";
+import { Values } from "./values";
 import { Diff } from "./handoff-diff";
 import { callOf } from "./model-call";
 import { Read } from "./request";
@@ -63,6 +64,7 @@ export function Inspector() {
       "diff",
       read?.handoff && read.key === key ? `Diff · ${read.handoff.sender} → ${agent}` : "Diff",
     ],
+    ["values", "Values"],
     ["event", "Event"],
     ...(config.value.can_write ? [["fork", "Fork"] as ["fork", string]] : []),
   ];
@@ -93,6 +95,7 @@ export function Inspector() {
         tabIndex={0}
         aria-labelledby={`tab-${tab.value}`}
       >
+        {tab.value === "values" && <Values />}
         {tab.value === "event" && <pre>{JSON.stringify(event, null, 2)}</pre>}
         {tab.value === "fork" && <ForkForm event={event} number={chosen.value + 1} read={read} />}
         {(tab.value === "read" || tab.value === "diff") &&

@@ -21,11 +21,12 @@ export function TransferMark({ hop, view }: { hop: Hop; view: View }) {
       </g>
     );
   }
-  const to = laneTop(hop.to) + (isDown ? 7 : LANE - 7);
-  const path =
-    hop.from === hop.to
-      ? `M${x} ${from}c10 8 10 -${LANE - 10} 0 -${LANE - 20}`
-      : `M${x} ${from}V${to}`;
+  // A transfer to itself is an arc above the lane, between the two times in which the agent was active.
+  const isLoop = hop.from === hop.to;
+  const start = isLoop ? { x: x - 7, y: laneTop(hop.from) + 7 } : { x, y: from };
+  const path = isLoop
+    ? `M${start.x} ${start.y}c-3-15 17-15 14 0`
+    : `M${x} ${from}V${laneTop(hop.to) + (isDown ? 7 : LANE - 7)}`;
   return (
     <g
       class={`hop ${tone(target)} ${markChosen(hop)}`}
@@ -34,7 +35,7 @@ export function TransferMark({ hop, view }: { hop: Hop; view: View }) {
       <title>{`${laneName(view, hop.from)} → ${target} ${hop.label}`}</title>
       <path class="hit" d={path} />
       <path class="shaft" d={path} marker-end="url(#tip)" />
-      <circle class="root" cx={x} cy={from} r="2.8" />
+      <circle class="root" cx={start.x} cy={start.y} r="2.8" />
     </g>
   );
 }

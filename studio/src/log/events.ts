@@ -55,6 +55,8 @@ export interface Event {
   speech?: { start: number; end: number } | null;
   response_key?: string;
   summary?: { message: Message }[];
+  values?: Record<string, unknown>;
+  value_changes?: { written?: Record<string, unknown>; removed?: string[] } | null;
   stop_reason?: string;
   outcome?: string;
 }
@@ -64,6 +66,9 @@ export const messageOf = (event: Event): Message | undefined =>
 
 export const callsOf = (event: Event): ToolCall[] => messageOf(event)?.tool_calls ?? [];
 
+/** Whether an agent got control of the run; agents inside another one, or in a tool call, do not. */
+export const startsHolder = (event: Event): boolean =>
+  event.type === "AgentStarted" && !event.origin[0].includes("/");
 export const agentOf = (event: Event): string => event.origin?.[1] ?? "";
 
 export function textOf(content: unknown): string {

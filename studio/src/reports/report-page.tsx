@@ -1,6 +1,6 @@
 /** Reports of test tools, such as the crash laboratory, opened from a file; nothing is sent to the server. */
 import { useState } from "preact/hooks";
-import { Empty } from "../elements";
+import { Empty, Problem } from "../elements";
 import { count } from "../formats";
 import { describe } from "../log/descriptions";
 import { agentOf } from "../log/events";
@@ -11,12 +11,13 @@ import { tone } from "../state/team";
 export function ReportPage() {
   const [report, setReport] = useState<Report | null>(null);
   const [name, setName] = useState("");
+  const [problem, setProblem] = useState("");
   const open = (file: File | undefined): void => {
     if (file)
       void attempt(async () => {
         setReport(parseReport(await file.text()));
         setName(file.name);
-      });
+      }, setProblem);
   };
   return (
     <main
@@ -39,6 +40,7 @@ export function ReportPage() {
         </label>
         {name && <code>{name}</code>}
       </div>
+      <Problem text={problem} />
       {!report && (
         <p class="lead">
           Open a report that <code>crash_report(…).to_json()</code> made, or drop it here. It stays

@@ -3,13 +3,15 @@ import { useState } from "preact/hooks";
 import { exported } from "../api/exported";
 import { api } from "../api/requests";
 import { type ReplayVerdict } from "../api/schemas";
-import { zoomBy } from "../lanes/lanes";
+import { LaneControls } from "../lanes/lane-controls";
+import { view } from "../layout/views";
+import { ViewSwitch } from "../layout/view-switch";
 import { isLive } from "../lanes/speech";
 import { copyText, curlOf, pythonOf } from "./copy";
 import { refreshRun } from "../state/live-run";
 import { runId } from "../state/place";
 import { attempt } from "../state/problems";
-import { axis, detail, isRunning, log, zoom } from "../state/shown-run";
+import { detail, isRunning, log } from "../state/shown-run";
 import { config } from "../state/team";
 
 export function Actions({ status }: { status: string }) {
@@ -36,25 +38,8 @@ export function Actions({ status }: { status: string }) {
   };
   return (
     <div class="tools-row">
-      <span class="seg" role="group" aria-label="Axis">
-        <button aria-pressed={axis.value === "time"} onClick={() => (axis.value = "time")}>
-          Time
-        </button>
-        <button aria-pressed={axis.value === "steps"} onClick={() => (axis.value = "steps")}>
-          Steps
-        </button>
-      </span>
-      <span class="seg" role="group" aria-label="Zoom">
-        <button aria-label="Zoom out" onClick={() => zoomBy(1 / 1.5)}>
-          −
-        </button>
-        <button title="Reset the zoom" onClick={() => (zoom.value = 1)}>
-          {zoom.value === 1 ? "100%" : `${Math.round(zoom.value * 100)}%`}
-        </button>
-        <button aria-label="Zoom in" onClick={() => zoomBy(1.5)}>
-          +
-        </button>
-      </span>
+      <ViewSwitch />
+      {view.value !== "conversation" && <LaneControls />}
       {write && isRunning.value && (
         <button
           onClick={() =>

@@ -5,10 +5,14 @@ import { api } from "../api/requests";
 import { ago } from "../formats";
 import { RunItem } from "./run-item";
 import { place } from "../state/place";
+import { Problem } from "../elements";
+import { isHelpOpen } from "../keyboard";
+import { Separator } from "../layout/separator";
+import { isListOpen, isNarrow } from "../layout/views";
 import { attempt } from "../state/problems";
-import { loadRuns, nextPage, query, runs, threads } from "../state/runs";
+import { loadRuns, nextPage, query, queryProblem, runs, threads } from "../state/runs";
 import { config } from "../state/team";
-import { theme } from "../state/theme";
+import { changeTheme } from "../state/theme";
 import { Status } from "../status";
 
 const STATUSES = ["running", "suspended", "completed", "failed", "cancelled"];
@@ -41,29 +45,40 @@ export function Sidebar() {
     ]?.focus();
     event.preventDefault();
   };
+  const closeList = (event: MouseEvent): void => {
+    if ((event.target as Element).closest("a")) isListOpen.value = false;
+  };
   const isFiltered = Object.values(query.value).some(Boolean);
   return (
-    <nav class="sidebar" aria-label="Runs">
+    <nav class={`sidebar ${isListOpen.value ? "open" : ""}`} aria-label="Runs">
       <div class="brand">
         <svg viewBox="0 0 20 20" aria-hidden="true">
           <rect x="2" y="8.2" width="16" height="3.6" rx="1.8" transform="rotate(-32 10 10)" />
         </svg>
         <b>Baton</b>
         <span>Studio</span>
+        {isNarrow.value && (
+          <button
+            class="plain runs"
+            aria-expanded={isListOpen.value}
+            onClick={() => (isListOpen.value = !isListOpen.value)}
+          >
+            Runs
+          </button>
+        )}
+        <button
+          class="plain"
+          title="Keyboard shortcuts"
+          aria-label="Keyboard shortcuts"
+          onClick={() => (isHelpOpen.value = true)}
+        >
+          ?
+        </button>
         <button
           class="plain"
           title="Change the theme"
           aria-label="Change the theme"
-          onClick={() =>
-            (theme.value =
-              theme.value === "light"
-                ? "dark"
-                : theme.value === "dark"
-                  ? ""
-                  : matchMedia("(prefers-color-scheme: light)").matches
-                    ? "dark"
-                    : "light")
-          }
+          onClick={changeTheme}
         >
           ◐
         </button>
@@ -174,12 +189,14 @@ export function Sidebar() {
             aria-label="Least cost"
             placeholder="Least cost"
             inputMode="decimal"
+            aria-invalid={queryProblem.value.includes("`min_cost`")}
             value={query.value.min_cost ?? ""}
             onInput={(event) => set({ min_cost: event.currentTarget.value })}
           />
+          <Problem text={queryProblem.value} />
         </div>
       )}
-      <ul ref={list} onKeyDown={onKey}>
+      <ul ref={list} onKeyDown={onKey} onClick={closeList}>
         {threads.value
           ? threads.value.map((thread) => (
               <li>
@@ -206,6 +223,9 @@ export function Sidebar() {
           </li>
         )}
       </ul>
+      {!isNarrow.value && (
+        <Separator pane="sidebar" label="Width of the list of runs" axis="x" resizes="around" />
+      )}
     </nav>
   );
 }

@@ -1,6 +1,6 @@
 /** The list of runs. */
 import { signal } from "@preact/signals";
-import { type RunQuery, api } from "../api/requests";
+import { ApiError, type RunQuery, api } from "../api/requests";
 import { type RunView, type ThreadEntry } from "../api/schemas";
 import { refreshRun } from "./live-run";
 import { runId } from "./place";
@@ -15,10 +15,19 @@ export const threads = signal<ThreadEntry[] | null>(null);
 
 export const query = signal<RunQuery>({});
 
+/** What is wrong with the query; the message names the parameter. */
+export const queryProblem = signal("");
+
 export async function loadRuns(more = false): Promise<void> {
-  const page = await api.runs({ ...query.value, after: more ? nextPage.value : "" });
-  runs.value = more ? [...runs.value, ...page.runs] : page.runs;
-  nextPage.value = page.next;
+  try {
+    const page = await api.runs({ ...query.value, after: more ? nextPage.value : "" });
+    runs.value = more ? [...runs.value, ...page.runs] : page.runs;
+    nextPage.value = page.next;
+    queryProblem.value = "";
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 422) throw error;
+    queryProblem.value = error.message;
+  }
 }
 
 /** Keep the list of runs up to date while the page is open. */

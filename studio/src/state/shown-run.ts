@@ -30,7 +30,7 @@ export const isRunning = computed(() => {
   );
 });
 
-export const tab = signal<"read" | "diff" | "event" | "fork">("read");
+export const tab = signal<"read" | "diff" | "values" | "event" | "fork">("read");
 
 export const axis = signal<"time" | "steps">("time");
 

@@ -1,22 +1,16 @@
 /** Dark or light. */
-import { effect, signal } from "@preact/signals";
+import { effect } from "@preact/signals";
+import { remembered } from "./remembered";
 
-export const theme = signal(storedTheme());
-
-function storedTheme(): string {
-  try {
-    return localStorage.getItem("theme") ?? "";
-  } catch {
-    return "";
-  }
-}
+/** "dark" or "light"; empty for that of the system. */
+export const theme = remembered("theme", "");
 
 effect(() => {
   if (theme.value) document.documentElement.dataset.theme = theme.value;
   else delete document.documentElement.dataset.theme;
-  try {
-    localStorage.setItem("theme", theme.value);
-  } catch {
-    /* Storage may be unavailable, as in a file. */
-  }
 });
+
+export function changeTheme(): void {
+  if (theme.value) theme.value = theme.value === "light" ? "dark" : "";
+  else theme.value = matchMedia("(prefers-color-scheme: light)").matches ? "dark" : "light";
+}

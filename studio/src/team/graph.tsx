@@ -1,50 +1,8 @@
 /** The team as a graph. */
-import dagre from "@dagrejs/dagre";
 import { useMemo } from "preact/hooks";
+import type { Team } from "../api/schemas";
 import { team, tone } from "../state/team";
-import { textWidth } from "../text-width";
-
-interface Point {
-  x: number;
-  y: number;
-}
-
-function curve(points: Point[]): string {
-  let path = `M${points[0]!.x} ${points[0]!.y}`;
-  for (let index = 1; index < points.length - 1; index++) {
-    const at = points[index]!;
-    const next = points[index + 1]!;
-    const end =
-      index === points.length - 2 ? next : { x: (at.x + next.x) / 2, y: (at.y + next.y) / 2 };
-    path += `Q${at.x} ${at.y} ${end.x} ${end.y}`;
-  }
-  return path;
-}
-
-function layout(isCompact: boolean) {
-  const graph = new dagre.graphlib.Graph();
-  graph.setGraph({
-    rankdir: "LR",
-    nodesep: isCompact ? 7 : 30,
-    ranksep: isCompact ? 46 : 90,
-    edgesep: isCompact ? 6 : 14,
-    marginx: 6,
-    marginy: isCompact ? 4 : 12,
-  });
-  graph.setDefaultEdgeLabel(() => ({}));
-  for (const agent of team.value.agents)
-    graph.setNode(agent.name, {
-      width: (isCompact ? 22 : 30) + textWidth(agent.name, 12),
-      height: isCompact ? 23 : 46,
-    });
-  for (const agent of team.value.agents) {
-    for (const edge of agent.edges ?? [])
-      if (edge.kind !== "parent") graph.setEdge(edge.source, edge.target, { kind: edge.kind });
-    for (const part of agent.parts ?? []) graph.setEdge(part.owner, part.agent, { kind: "inside" });
-  }
-  dagre.layout(graph);
-  return graph;
-}
+import { placeTeam, type Box, type PlacedEdge } from "./placement";
 
 interface GraphProps {
   isCompact?: boolean;
@@ -61,16 +19,21 @@ export function Graph({
   heat = new Map(),
   note = new Map(),
 }: GraphProps) {
-  const graph = useMemo(() => layout(isCompact), [team.value, isCompact]);
-  if (!team.value.agents.length) return null;
-  const size = graph.graph() as { width: number; height: number };
+  const agents = team.value.agents;
+  const { nodes, edges, box } = useMemo(
+    () => placeTeam(team.value, isCompact),
+    [team.value, isCompact],
+  );
+  if (!agents.length) return null;
   const hottest = Math.max(1e-9, ...heat.values());
+  const warmth = (name: string): number | null =>
+    heat.size ? (heat.get(name) ?? 0) / hottest : null;
   return (
     <svg
       class={`graph ${isCompact ? "compact" : ""}`}
-      viewBox={`0 0 ${size.width} ${size.height}`}
-      width={size.width}
-      height={size.height}
+      viewBox={`${box.x} ${box.y} ${box.width} ${box.height}`}
+      width={box.width}
+      height={box.height}
       role="img"
       aria-label={active ? `The team; ${active} is active` : "The team"}
     >
@@ -88,61 +51,78 @@ export function Graph({
           <path d="M1 1 6.6 4 1 7" class="tip" />
         </marker>
       </defs>
-      {graph.edges().map((edge) => {
-        const { points, kind } = graph.edge(edge) as { points: Point[]; kind: string };
-        const name = `${edge.v} → ${edge.w}`;
-        const weight = (heat.get(name) ?? 0) / hottest;
-        return (
-          <path
-            class={`edge ${kind} ${used.get(name) || heat.get(name) ? "used" : ""}`}
-            style={heat.size ? { strokeWidth: `${1.2 + weight * 5}px` } : {}}
-            marker-end="url(#arrow)"
-            d={curve(points)}
-          >
-            <title>
-              {[`${name} (${kind})`, note.get(name) ?? used.get(name)].filter(Boolean).join(": ")}
-            </title>
-          </path>
-        );
-      })}
-      {team.value.agents.map((agent) => {
-        const node = graph.node(agent.name) as {
-          x: number;
-          y: number;
-          width: number;
-          height: number;
-        };
-        const second =
-          note.get(agent.name) ??
-          (agent.tools.length
-            ? `${agent.tools.length} ${agent.tools.length === 1 ? "tool" : "tools"}`
-            : "");
-        return (
-          <g class={`node ${tone(agent.name)} ${agent.name === active ? "active" : ""}`}>
-            <title>{`${agent.description}${agent.tools.length ? `\ntools: ${agent.tools.join(", ")}` : ""}`}</title>
-            <rect
-              x={node.x - node.width / 2}
-              y={node.y - node.height / 2}
-              width={node.width}
-              height={node.height}
-              rx="8"
-              style={
-                heat.size
-                  ? { fillOpacity: `${0.08 + 0.4 * ((heat.get(agent.name) ?? 0) / hottest)}` }
-                  : {}
-              }
-            />
-            <text x={node.x} y={node.y + (isCompact || !second ? 4 : -3)}>
-              {agent.name}
-            </text>
-            {!isCompact && second && (
-              <text class="second" x={node.x} y={node.y + 13}>
-                {second}
-              </text>
-            )}
-          </g>
-        );
-      })}
+      {edges.map((edge) => (
+        <EdgeMark
+          edge={edge}
+          warmth={warmth(edge.name)}
+          isUsed={!!used.get(edge.name) || !!heat.get(edge.name)}
+          note={note.get(edge.name) ?? used.get(edge.name)}
+        />
+      ))}
+      {agents.map((agent) => (
+        <AgentMark
+          agent={agent}
+          node={nodes.get(agent.name)!}
+          warmth={warmth(agent.name)}
+          isActive={agent.name === active}
+          second={isCompact ? "" : (note.get(agent.name) ?? toolCount(agent))}
+        />
+      ))}
     </svg>
+  );
+}
+
+interface EdgeMarkProps {
+  edge: PlacedEdge;
+  warmth: number | null;
+  isUsed: boolean;
+  note: string | number | undefined;
+}
+
+const EdgeMark = ({ edge, warmth, isUsed, note }: EdgeMarkProps) => (
+  <path
+    class={`edge ${edge.kind} ${isUsed ? "used" : ""}`}
+    style={warmth === null ? {} : { strokeWidth: `${1.2 + warmth * 5}px` }}
+    marker-end="url(#arrow)"
+    d={edge.path}
+  >
+    <title>{[`${edge.name} (${edge.kind})`, note].filter(Boolean).join(": ")}</title>
+  </path>
+);
+
+type Agent = Team["agents"][number];
+const toolCount = ({ tools }: Agent): string =>
+  tools.length ? `${tools.length} ${tools.length === 1 ? "tool" : "tools"}` : "";
+
+interface AgentMarkProps {
+  agent: Agent;
+  node: Box;
+  warmth: number | null;
+  isActive: boolean;
+  second: string;
+}
+
+function AgentMark({ agent, node, warmth, isActive, second }: AgentMarkProps) {
+  const tools = agent.tools.length ? `\ntools: ${agent.tools.join(", ")}` : "";
+  return (
+    <g class={`node ${tone(agent.name)} ${isActive ? "active" : ""}`}>
+      <title>{agent.description + tools}</title>
+      <rect
+        x={node.x - node.width / 2}
+        y={node.y - node.height / 2}
+        width={node.width}
+        height={node.height}
+        rx="8"
+        style={warmth === null ? {} : { fillOpacity: `${0.08 + 0.4 * warmth}` }}
+      />
+      <text x={node.x} y={node.y + (second ? -3 : 4)}>
+        {agent.name}
+      </text>
+      {second && (
+        <text class="second" x={node.x} y={node.y + 13}>
+          {second}
+        </text>
+      )}
+    </g>
   );
 }

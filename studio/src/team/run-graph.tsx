@@ -1,6 +1,6 @@
 /** The graph beside a log. */
 import { useMemo } from "preact/hooks";
-import { type Event, agentOf } from "../log/events";
+import { type Event, agentOf, startsHolder } from "../log/events";
 import { chosen, log } from "../state/shown-run";
 import { team } from "../state/team";
 import { Graph } from "./graph";
@@ -15,7 +15,7 @@ export function RunGraph() {
         const name = `${event.source} → ${event.target}`;
         edges.set(name, (edges.get(name) ?? 0) + 1);
       }
-      if (event.type === "AgentStarted") last = agentOf(event);
+      if (startsHolder(event)) last = agentOf(event);
     }
     return [last, edges] as const;
   }, [log.value, chosen.value]);

@@ -4,7 +4,7 @@ import { api } from "../api/requests";
 import { type UsageRow } from "../api/schemas";
 import { Chip, Empty } from "../elements";
 import { count, money } from "../formats";
-import { agentOf } from "../log/events";
+import { agentOf, startsHolder } from "../log/events";
 import { attempt } from "../state/problems";
 import { log } from "../state/shown-run";
 import { team } from "../state/team";
@@ -50,7 +50,7 @@ export function TeamPage() {
     ...rows.agent.map((row) => noteOf(row, "call")),
     ...rows.edge.map((row) => noteOf(row, "transfer")),
   ]);
-  const last = log.value.findLast((event) => event.type === "AgentStarted");
+  const last = log.value.findLast(startsHolder);
   return (
     <main class="page">
       <div class="page-head">
