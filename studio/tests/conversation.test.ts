@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { conversation, type Line } from "../src/conversation/lines";
+import { conversation, lineAt, type Line } from "../src/conversation/lines";
 import { speakers } from "../src/conversation/speakers";
 import { call, event, log } from "./recorded-log";
 
@@ -75,6 +75,14 @@ describe("conversation", () => {
     const end = event("AgentFinished", "1/end", 2, "Both");
     const lines = conversation([...start, ...branch(10, "Late"), ...branch(9, "Early"), end]);
     expect(shown(lines).at(-1)).toBe("Both: Late");
+  });
+  test("has one line for each event", () => {
+    const lines = conversation(nested);
+    const at = (index: number) => shown([lineAt(lines, index)!])[0];
+    expect(at(0)).toBe(": hi");
+    expect(at(11)).toBe("Pick2: red");
+    expect(at(12)).toBe("Flow: last");
+    expect(at(99)).toBe("Closer: bye");
   });
   test("lets no agent that runs as a tool speak while it streams", () => {
     expect(speakers(nested)(["1/1/1/m1.0/2", "Pick2", null])).toBeNull();

@@ -5,7 +5,7 @@ import { go, runId } from "../state/place";
 import { chosen, detail, isRunning, log, partial } from "../state/shown-run";
 import { config } from "../state/team";
 import { Composer } from "./composer";
-import { conversation, type Inside, type Line } from "./lines";
+import { conversation, lineAt, type Inside, type Line } from "./lines";
 
 const PAGE = 200;
 
@@ -31,7 +31,7 @@ export function Conversation() {
             {lines.length - shown} earlier lines, show {PAGE}
           </button>
         )}
-        <Lines lines={lines.slice(-shown)} />
+        <Lines lines={lines.slice(-shown)} current={lineAt(lines, chosen.value)} />
         {partial.value && (
           <div class="line agent partial">
             <Chip agent={partial.value.agent} />
@@ -45,13 +45,12 @@ export function Conversation() {
   );
 }
 
-function Lines({ lines }: { lines: Line[] }) {
-  const current = lines.findLast((line) => line.kind !== "inside" && line.index <= chosen.value);
+function Lines({ lines, current }: { lines: Line[]; current: Line | undefined }) {
   return (
     <>
       {lines.map((line) =>
         line.kind === "inside" ? (
-          <InsideLines line={line} key={`inside ${line.index}`} />
+          <InsideLines line={line} current={current} key={`inside ${line.index}`} />
         ) : (
           <WordsLine line={line} isCurrent={line === current} key={`${line.kind} ${line.index}`} />
         ),
@@ -90,7 +89,7 @@ function WordsLine({ line, isCurrent }: { line: Words; isCurrent: boolean }) {
 }
 
 /** What nested agents said: folded once they have finished. */
-function InsideLines({ line }: { line: Inside }) {
+function InsideLines({ line, current }: { line: Inside; current: Line | undefined }) {
   return (
     <details class="inside" open={!line.isFinished}>
       <summary>
@@ -103,7 +102,7 @@ function InsideLines({ line }: { line: Inside }) {
         )}
         <small>{line.agents.join(", ")}</small>
       </summary>
-      <Lines lines={line.lines} />
+      <Lines lines={line.lines} current={current} />
     </details>
   );
 }

@@ -42,6 +42,16 @@ export function conversation(events: Event[]): Line[] {
   return building.top;
 }
 
+/** The line of an event, or the last one before it; outside of other lines rather than inside. */
+export function lineAt(lines: Line[], index: number): Exclude<Line, Inside> | undefined {
+  let found: Exclude<Line, Inside> | undefined;
+  for (const line of lines) {
+    const here = line.kind === "inside" ? lineAt(line.lines, index) : line;
+    if (here && here.index <= index && here.index >= (found?.index ?? 0)) found = here;
+  }
+  return found;
+}
+
 class Building {
   readonly top: Line[] = [];
   private readonly agents: Map<string, string>;

@@ -48,7 +48,7 @@ def test_questions_and_answers_are_part_of_the_conversation(open_page: Open) -> 
     expect(page.locator(".line.asked + .line.user")).to_contain_text("allowed")
 
 
-def test_what_an_agent_in_a_tool_call_said_is_folded_under_the_call(open_page: Open) -> None:
+def test_the_words_of_an_agent_in_a_tool_call_are_folded_under_the_call(open_page: Open) -> None:
     page = open_page("warranty")
     page.keyboard.press("c")
     inside = page.locator(".lines > details")
@@ -59,6 +59,7 @@ def test_what_an_agent_in_a_tool_call_said_is_folded_under_the_call(open_page: O
     expect(said).to_be_hidden()
     inside.locator("summary").click()
     expect(said).to_be_visible()
+    expect(page.locator(".line[aria-current]")).to_have_count(1)
     speakers = page.locator(".lines > .line .chip").all_inner_texts()
     assert {*speakers} == {"Warranty"}
 
