@@ -15,7 +15,11 @@ export default defineConfig({
         entryFileNames: "studio.js",
         assetFileNames: ({ names }) => {
           const name = names.join(" ");
-          return name.includes(".css") ? "studio.css" : name.includes("inter") ? "inter.woff2" : "mono.woff2";
+          return name.includes(".css")
+            ? "studio.css"
+            : name.includes("inter")
+              ? "inter.woff2"
+              : "mono.woff2";
         },
       },
     },

@@ -36,6 +36,15 @@ def studio(seeded: Path) -> Generator[Any]:
         yield served
 
 
+@pytest.fixture
+def open_page(browser: "Browser", studio: Any, seeded: Path) -> Generator[Any]:
+    """Open pages of Studio; see `pages.opened_pages`."""
+    from tests.integration.browser.pages import opened_pages
+
+    with opened_pages(browser, studio, seeded) as open_page:
+        yield open_page
+
+
 @pytest.fixture(scope="session")
 def browser() -> "Generator[Browser]":
     """Debian's Chromium."""

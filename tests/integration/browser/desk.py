@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,13 @@ from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, ScriptedStrea
 PRICES = (2.5e-6, 10e-6)
 SPEED = 1.0
 """The seconds that a model takes, times this."""
+
+
+@dataclass(frozen=True)
+class Customer:
+    """The customer of a run: the desk's context."""
+
+    level: str
 
 
 class Ticket(BaseModel):
@@ -83,6 +91,20 @@ async def refund(order: str, amount: float) -> str:
     return f"{amount:.2f} EUR paid back for {order}."
 
 
+@tool(needs_approval=True)
+async def extend_warranty(ctx: RunContext[Customer], order: str) -> str:
+    """Extend the warranty of an order, by the customer's level.
+
+    Args:
+        ctx: The run's context.
+        order: The order's number.
+    """
+    years = 3 if ctx.context.level == "gold" else 1
+    ctx.values.set("warranty", {"order": order, "years": years})
+    ctx.values.delete("draft")
+    return f"The warranty of {order} is extended by {years} years."
+
+
 @tool
 async def ask_rating(ctx: RunContext) -> str:
     """Ask the customer for a rating."""
@@ -124,13 +146,20 @@ def make_desk() -> Agent[Any, Any]:
     parcels = Agent("Parcels", description="Finds parcels.", instructions=case_of, tools=[find_order, track])
     fraud = Agent("Fraud", description="Looks for fraud.", instructions="Look for signs of fraud.")
     stock = Agent("Stock", description="Knows the stock.", instructions="Say what is in stock.")
+    expert = Agent("Expert", description="Knows lamps.", instructions="Judge the case.", tools=[policy])
+    warranty = Agent(
+        "Warranty",
+        description="Extends warranties.",
+        instructions="Ask the expert first.",
+        tools=[expert.as_tool("ask_expert"), extend_warranty],
+    )
     checks = ParallelAgent("Checks", sub_agents=[fraud, stock], description="Checks a case from several sides at once.")
     cases: list[Any] = [handoff(agent, input_type=Ticket, on_handoff=file_ticket) for agent in (refunds, parcels)]
     return Agent(
         "Triage",
         description="Finds out what a customer wants.",
         instructions="Find out what it is about, then hand over. Ask at most one question.",
-        handoffs=[*cases, checks, closer],
+        handoffs=[*cases, checks, warranty, closer],
     )
 
 
@@ -167,6 +196,8 @@ def _triage(request: ModelRequest, *, is_careful: bool = False) -> _Made:
     order = _order(words)
     if "Thanks" in words:
         return call("transfer_to_closer")
+    if "warranty" in words:
+        return call("transfer_to_warranty")
     if "check" in words:
         return call("transfer_to_checks")
     is_careful = is_careful or "wants a refund" in request.instructions
@@ -203,6 +234,21 @@ def _parcels(request: ModelRequest) -> _Made:
     return [call("find_order", order=_order(words)), call("track", parcel=_order(words))]
 
 
+def _warranty(request: ModelRequest) -> _Made:
+    words = _words(request)
+    if "is extended" in words:
+        return "Good news: your warranty is extended."
+    if "covers it" in words:
+        return call("extend_warranty", order=_order(words))
+    return call("ask_expert", request=f"Is the lamp of {_order(words)} covered?")
+
+
+def _expert(request: ModelRequest) -> _Made:
+    if "Broken goods" in _words(request):
+        return "A loose cable is a fault of the maker, so the warranty covers it."
+    return call("policy", topic="cables")
+
+
 def _closer(request: ModelRequest) -> _Made:
     words = _words(request)
     if "stars" in words:
@@ -224,6 +270,8 @@ def make_model(name: str = "desk-model", *, is_careful: bool = False) -> Scripte
         "Refunds": [_timed(_refunds)],
         "Parcels": [_timed(_parcels)],
         "Closer": [_timed(_closer)],
+        "Warranty": [_timed(_warranty)],
+        "Expert": [_timed(_expert)],
         "Fraud": [_timed(lambda _: "No signs of fraud.")],
         "Stock": [_timed(lambda _: "Three lamps are in stock.")],
     }
@@ -247,7 +295,9 @@ def make_runner(store: Any, root: Agent | None = None) -> Runner[Any, Any]:
         store: The store.
         root: The root agent of another team; the desk by default.
     """
-    return Runner(root or make_desk(), model=make_model(), store=store)
+    return Runner(
+        root or make_desk(), model=make_model(), store=store, context_factory=lambda record: Customer("silver")
+    )
 
 
 def runner() -> Runner[Any, Any]:
@@ -283,6 +333,10 @@ async def seed(store: Path, *, rounds: int = 850) -> None:
         edit = {"1/m2": {"tool_calls": [{"name": "transfer_to_parcels", "arguments": _PARCEL}]}}
         fork = await desk_runner.runs.fork("broken", edit=edit, run_id="forked")
         await desk_runner.resume(fork)
+        customer, draft = Customer("gold"), {"draft": "a longer warranty"}
+        asked_warranty = "Can I have a longer warranty for A-5? Its cable is loose."
+        await run(asked_warranty, run_id="warranty", thread="customer-49", context=customer, values=draft)
+        await desk_runner.resume("warranty", True, context=customer)
         await run("Thanks! Here is my rating.", run_id="rating", thread="customer-47")
         await run(asked, run_id="open", thread="customer-45")
 

@@ -37,6 +37,11 @@ def _speech(page: Page) -> None:
     page.locator(".lanes .bar.speech").first.wait_for()
 
 
+def _conversation(page: Page) -> None:
+    page.keyboard.press("c")
+    page.locator(".lines > details summary").click()
+
+
 def _numbers(page: Page) -> None:
     page.locator(".numbers td").first.wait_for()
 
@@ -53,6 +58,7 @@ SHOTS: tuple[tuple[str, str, str, Act], ...] = (
     ("fork", "light", "wrong@3", _fork),
     ("parallel", "light", "parallel@7", _read),
     ("live", "light", "live@9", _speech),
+    ("conversation", "dark", "warranty@22", _conversation),
     ("compare", "light", "/compare/broken/forked", _numbers),
     ("team", "dark", "/team", _heat),
     ("long", "dark", "long@5000", _read),
