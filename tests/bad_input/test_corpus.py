@@ -63,6 +63,7 @@ from batonkit.serve import (
     MutualTLSAuth,
     a2a_app,
     agui_app,
+    ai_sdk_app,
     api_app,
     mcp_app,
     mcp_server,
@@ -463,6 +464,7 @@ CONSTRUCTORS = (
     Target(
         agui_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds", "client_history": "flag"}, first=(A,)
     ),
+    Target(ai_sdk_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds"}, first=(A,)),
     Target(a2a_app, {}, {**APP, "store": "store?"}, first=(A,)),
     Target(mcp_app, {}, {**APP, "store": "store?", "tool_per_agent": "flag"}, first=(A,)),
     Target(mcp_server, {}, {"store": "store?", "tool_per_agent": "flag"}, first=(A,)),

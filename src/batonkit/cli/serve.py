@@ -57,7 +57,7 @@ def read_tokens(variable: str) -> str | Mapping[str, str]:
         raise TargetError(f"`{variable}` is not a JSON object of tokens and owners: {error}") from None
 
 
-PROTOCOLS = {"a2a": "/a2a", "agui": "/agui", "api": ""}
+PROTOCOLS = {"a2a": "/a2a", "agui": "/agui", "ai_sdk": "/api/chat", "api": ""}
 """The paths of the protocols, by option. Each has a function `<name>_app`; the one without a path comes last."""
 STUDIO_PATH = "/studio"
 
@@ -152,6 +152,7 @@ def make_app(
 _LINKS = {
     "api": 'HTTP API: <a href="openapi.json">OpenAPI document</a>, <a href="health">health check</a>',
     "agui": "AG-UI: send requests to <code>/agui</code>",
+    "ai_sdk": "AI SDK: <code>useChat</code> sends requests to <code>/api/chat</code>",
     "a2a": 'A2A: <a href="a2a/.well-known/agent-card.json">agent card</a>',
 }
 
@@ -190,6 +191,7 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
 @click.option("--api", is_flag=True, help="Serve the HTTP API (the default).")
 @click.option("--a2a", is_flag=True, help="Serve the A2A protocol at /a2a, for agents of other systems.")
 @click.option("--agui", is_flag=True, help="Serve the AG-UI protocol at /agui, for user interfaces.")
+@click.option("--ai-sdk", is_flag=True, help="Serve useChat of the AI SDK at /api/chat, for web pages.")
 @click.option("--studio", is_flag=True, help="Serve Studio at /studio; its URL works once.")
 @repeated_option("--cors-origin", "cors_origins", "ORIGIN", "Allow browser requests from this origin; may be repeated.")
 @click.option("--show-errors", is_flag=True, help="Tell clients why a run failed.")
@@ -223,6 +225,7 @@ def serve_command(
       baton serve desk:router --store runs.db --host 0.0.0.0 --token-env DESK_TOKEN
       baton serve desk:router --store runs.db --auth desk:auth
       baton serve desk:router --agui --cors-origin http://localhost:3000
+      baton serve desk:router --ai-sdk --cors-origin http://localhost:5173
       baton serve desk:router --reload --access-log
       baton serve desk:router --store runs.db --studio
     """
