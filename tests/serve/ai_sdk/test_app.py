@@ -203,6 +203,25 @@ async def test_a_question_is_a_data_part_and_answered_by_its_id() -> None:
         ]
 
 
+async def test_a_call_that_was_approved_and_then_asks_is_not_approved_again() -> None:
+    """Clients send the answers whenever a call of the last step has the state `approval-responded`."""
+
+    @tool(needs_approval=True)
+    async def buy(ctx: RunContext) -> str:
+        """Buy something."""
+        return f"bought {await ctx.interrupt('how many?')}"
+
+    model = ScriptedModel([call("buy"), "Fine."])
+    async with serve_chat(_app(Agent("Desk", tools=[buy], model=model))) as chat:
+        await chat.send("buy")
+        chat.decide(True)
+        parts = await chat.send()
+        assert summary(parts) == ["---", "Desk tool-buy({}) output-available None", "Desk asks: how many? (open)"]
+        assert (
+            summary(await chat.send(answers={parts[-1]["id"]: "3"}))[1] == "Desk tool-buy({}) output-available bought 3"
+        )
+
+
 async def test_a_client_without_the_message_gets_all_of_it_with_the_answer() -> None:
     async with serve_chat(_app(_desk(call("ask_user"), "Fine."))) as chat:
         (question,) = [part for part in await chat.send("buy") if part["type"] == "data-question"]

@@ -81,7 +81,7 @@ class ChatRequest(Struct, frozen=True, rename="camel"):
         return any(message.id == id for message in self.messages)
 
     def continues(self, run_id: str) -> bool:
-        """Return whether the response continues the message of a run, instead of answering the user's."""
+        """Return whether the response continues the message of a run."""
         if self.message_id == run_id or not self.messages:
             return True
         return self.messages[-1].role != "user"
@@ -115,7 +115,7 @@ class ChatRequest(Struct, frozen=True, rename="camel"):
         return {TOOLS: tools} if tools else {}
 
     def parse_answers(self, run_id: str, interrupts: Mapping[str, InterruptRaised]) -> dict[str, Any]:
-        """Return the answers to open interrupts: decisions and tool results in messages, and `answers`.
+        """Return the answers to open interrupts, in `answers` and in the parts of messages.
 
         Raises:
             AnswerError: The request answers a question that is not open.

@@ -54,6 +54,7 @@ class ChunkTranslator:
         """True if the next response begins a step; the results of calls are in the step of their response."""
         self._shown_calls: set[str] = set()
         self._hidden_calls: dict[str, ToolCall] = {}
+        self._approved_calls: set[str] = set()
         self._denied_calls: set[str] = set()
         self._open: dict[str, events.InterruptRaised] = {}
         self._model_events: list[events.Event] = []
@@ -212,6 +213,10 @@ class ChunkTranslator:
         self._open[raised.key] = raised
         call = raised.tool_call
         if call is None or not (is_approval(to_interrupt(raised)) or is_frontend_call(raised)):
+            if call is not None and call.id in self._approved_calls:
+                # A call that stays approved would make clients send the approval again.
+                output = {"output": None, "preliminary": True}
+                yield {"type": "tool-output-available", "toolCallId": call.id, **output}
             yield self._question(raised, is_answered=False)
             return
         is_hidden = keys.is_in_call(raised.origin.id) and call.id not in self._shown_calls
@@ -239,8 +244,9 @@ class ChunkTranslator:
                 yield {"type": "tool-output-available", "toolCallId": call.id, "output": output}
         elif call is None or not is_approval(to_interrupt(raised)):
             yield self._question(raised, is_answered=True)
-        elif answered.answer is False or fields.get("approved") is False:
-            self._denied_calls.add(call.id)
+        else:
+            is_denied = answered.answer is False or fields.get("approved") is False
+            (self._denied_calls if is_denied else self._approved_calls).add(call.id)
 
     def _question(self, raised: events.InterruptRaised, *, is_answered: bool) -> Chunk:
         data = {
