@@ -60,7 +60,12 @@ studio/node_modules/.ready: studio/package-lock.json
 	cd studio && npm install --no-save --no-audit --no-fund
 	@touch studio/node_modules/.ready
 
-test-browser: $(BROWSER_READY) studio/node_modules/.ready  ## Studio, with axe, and the tutorial's page in Debian's chromium; needs node
+CHAT_PAGE := examples/protocols/chat_page
+
+$(CHAT_PAGE)/dist/page.js: $(CHAT_PAGE)/page.jsx $(CHAT_PAGE)/package.json
+	cd $(CHAT_PAGE) && npm install --no-package-lock --no-audit --no-fund && npm run --silent build
+
+test-browser: $(BROWSER_READY) studio/node_modules/.ready $(CHAT_PAGE)/dist/page.js  ## Studio, with axe, the tutorial's page and the examples' chat page in Debian's chromium; needs node
 	$(BIN)/python -m pytest tests/integration/browser $(ARGS)
 
 shots: $(BROWSER_READY)  ## the screenshots of Studio in the docs; look at them
@@ -138,6 +143,6 @@ release-check: $(READY)  ## builds sdist and wheel, checks them, installs the wh
 	PYTHONPATH=. $(BIN)/python tests/release/check.py
 
 clean:
-	rm -rf studio/node_modules $(VENV) .phoenix .minimum .peers .mermaid .cache .pytest_cache .ruff_cache .import_linter_cache \
+	rm -rf studio/node_modules $(CHAT_PAGE)/node_modules $(CHAT_PAGE)/dist $(VENV) .phoenix .minimum .peers .mermaid .cache .pytest_cache .ruff_cache .import_linter_cache \
 		.hypothesis .coverage \
 		htmlcov site dist

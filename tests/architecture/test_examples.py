@@ -70,6 +70,7 @@ KEY_LINES = {
     "three_mcp_servers.py": "in the log of git: Say when the call is",
     "http_api.py": "Done: four people at 20:30.",
     "openai_server.py": "Billing: You are welcome!",
+    "chat_page.py": "Done: 80 EUR are on their way.",
     "agui_frontend.py": "Red it is: I paint the door.",
     "voice_desk.py": "4600 ms of speech, 1 connection, active: Triage",
     "workers.py": "1000 of 1000 runs completed; exit codes of the workers: [-9, 0, 0]",

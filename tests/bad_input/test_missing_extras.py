@@ -9,7 +9,7 @@ from batonkit import Agent, Runner
 from batonkit.errors import MissingExtraError
 from batonkit.models import GenAIPrices, resolve_model
 from batonkit.otel import OTelObserver
-from batonkit.serve import JWTAuth, agui_app, api_app, openai_app, serve
+from batonkit.serve import JWTAuth, agui_app, ai_sdk_app, api_app, openai_app, serve
 from batonkit.serve.studio import studio_app
 from batonkit.stores import MemoryStore
 from batonkit.stores.postgres import PostgresStore
@@ -25,6 +25,7 @@ FEATURES: list[tuple[str, Callable[[], object], str, str]] = [
     ("studio_app(…)", lambda: studio_app(runner()), "starlette", "batonkit[serving]"),
     ("agui_app(…)", lambda: agui_app(runner()), "ag_ui", "batonkit[agui]"),
     ("openai_app(…)", lambda: openai_app(runner()), "starlette", "batonkit[serving]"),
+    ("ai_sdk_app(…)", lambda: ai_sdk_app(runner()), "starlette", "batonkit[serving]"),
     ("serving an app", lambda: serve(lambda: None), "uvicorn", "batonkit[serving]"),
     ("PostgresStore", lambda: PostgresStore("postgresql://nowhere"), "psycopg", "batonkit[postgres]"),
     ("OTelObserver", OTelObserver, "opentelemetry.trace", "batonkit[otel]"),

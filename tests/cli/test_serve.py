@@ -52,6 +52,18 @@ async def test_a_completion_is_a_run_of_the_api() -> None:
         assert (await Client(client.session, client.url).get("/v1/models"))[0] == 401
 
 
+async def test_the_path_that_use_chat_expects_is_served() -> None:
+    runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
+    async with client_of(make_app(runner, ["api", "ai_sdk"])) as client:
+        message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+        async with client.session.post(f"{client.url}/api/chat", json={"id": "t", "messages": [message]}) as answer:
+            assert b"hello" in await answer.read()
+        async with client.session.get(f"{client.url}/api/chat/t/stream") as answer:
+            assert answer.status == 204
+        status, page = await client.get("/runs?thread=t")
+        assert (status, page["runs"][0]["status"]) == (200, "completed")
+
+
 async def test_run_without_a_worker_is_driven() -> None:
     @agent("Once")
     async def once(ctx: AgentContext) -> None:

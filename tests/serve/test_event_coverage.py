@@ -11,6 +11,7 @@ from batonkit.serve import Principal
 from batonkit.serve.a2a.broadcast import TaskBroadcast
 from batonkit.serve.a2a.projection import TaskProjection
 from batonkit.serve.agui.translation import EventTranslator
+from batonkit.serve.ai_sdk.translation import ChunkTranslator
 from batonkit.serve.api.openapi import openapi_document
 from batonkit.serve.api.run_schemas import encode_public_event
 
@@ -52,6 +53,12 @@ async def test_a2a_handles_every_delta(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [*EVENTS, *DELTAS])
 def test_agui_translates_every_event_and_delta(kind: Any) -> None:
     translator = EventTranslator(run_id="r", thread_id="t", request_run_id="r", past=(), answered=(), show_errors=False)
+    list(translator.translate(_make(kind)))
+
+
+@pytest.mark.parametrize("kind", [*EVENTS, *DELTAS])
+def test_the_ai_sdk_translates_every_event_and_delta(kind: Any) -> None:
+    translator = ChunkTranslator(run_id="r", past=(), transfer_tools=(), show_errors=False)
     list(translator.translate(_make(kind)))
 
 

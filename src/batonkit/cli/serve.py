@@ -57,7 +57,7 @@ def read_tokens(variable: str) -> str | Mapping[str, str]:
         raise TargetError(f"`{variable}` is not a JSON object of tokens and owners: {error}") from None
 
 
-PROTOCOLS = {"a2a": "/a2a", "agui": "/agui", "openai": "/v1", "api": ""}
+PROTOCOLS = {"a2a": "/a2a", "agui": "/agui", "openai": "/v1", "ai_sdk": "/api/chat", "api": ""}
 """The paths of the protocols, by option. Each has a function `<name>_app`; the one without a path comes last."""
 STUDIO_PATH = "/studio"
 
@@ -153,6 +153,7 @@ _LINKS = {
     "api": 'HTTP API: <a href="openapi.json">OpenAPI document</a>, <a href="health">health check</a>',
     "agui": "AG-UI: send requests to <code>/agui</code>",
     "openai": 'OpenAI: <a href="v1/models">models</a>; the base URL of clients ends with <code>/v1</code>',
+    "ai_sdk": "AI SDK: <code>useChat</code> sends requests to <code>/api/chat</code>",
     "a2a": 'A2A: <a href="a2a/.well-known/agent-card.json">agent card</a>',
 }
 
@@ -194,6 +195,7 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
 @click.option(
     "--openai", is_flag=True, help="Serve the team as a model of OpenAI's API at /v1, for chat programs and SDKs."
 )
+@click.option("--ai-sdk", is_flag=True, help="Serve useChat of the AI SDK at /api/chat, for web pages.")
 @click.option("--studio", is_flag=True, help="Serve Studio at /studio; its URL works once.")
 @repeated_option("--cors-origin", "cors_origins", "ORIGIN", "Allow browser requests from this origin; may be repeated.")
 @click.option("--show-errors", is_flag=True, help="Tell clients why a run failed.")
@@ -228,6 +230,7 @@ def serve_command(
       baton serve desk:router --store runs.db --auth desk:auth
       baton serve desk:router --store runs.db --openai --token-env DESK_KEYS
       baton serve desk:router --agui --cors-origin http://localhost:3000
+      baton serve desk:router --ai-sdk --cors-origin http://localhost:5173
       baton serve desk:router --reload --access-log
       baton serve desk:router --store runs.db --studio
     """

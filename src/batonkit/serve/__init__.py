@@ -1,4 +1,4 @@
-"""Serve a team over HTTP: the HTTP API, OpenAI's API, AG-UI, A2A and MCP, with one set of authentication classes.
+"""Serve a team over HTTP: the HTTP API, OpenAI's, AI SDK, AG-UI, A2A and MCP, with one set of authentication classes.
 
 May import mcp, a2a, runs and the layers below. Starlette and the protocol SDKs are imported when an app is created.
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .a2a.app import A2AApp, a2a_app
     from .a2a.push import allow_any_url, allow_public_urls
     from .agui.app import agui_app
+    from .ai_sdk.app import ai_sdk_app
     from .api.app import api_app
     from .api.client_options import ClientOptions
     from .api.event_streams import EventStreams
@@ -39,6 +40,7 @@ _MODULES = {
     "a2a.app": ("A2AApp", "a2a_app"),
     "a2a.push": ("allow_any_url", "allow_public_urls"),
     "agui.app": ("agui_app",),
+    "ai_sdk.app": ("ai_sdk_app",),
     "api.app": ("api_app",),
     "api.client_options": ("ClientOptions",),
     "api.event_streams": ("EventStreams",),
@@ -68,6 +70,7 @@ __all__ = [
     "TokenVerifier",
     "a2a_app",
     "agui_app",
+    "ai_sdk_app",
     "allow_any_url",
     "allow_public_urls",
     "api_app",

@@ -90,16 +90,20 @@ class Endpoints:
 
     def __post_init__(self) -> None:
         self.store = self.background.runner._require_store("serving")
-        self._cancelling: set[asyncio.Task[None]] = set()
-        """References to running tasks, because the event loop keeps only weak ones."""
+        self._cancelling: dict[str, asyncio.Task[None]] = {}
+        """Running tasks by run, also because the event loop keeps only weak references."""
 
     def abandon(self, run_id: str) -> None:
         """Cancel a run whose client has disconnected, if this app does so."""
         if self.cancel_on_disconnect:
             # The task of the request is being cancelled and can await nothing.
-            task = asyncio.create_task(self._cancel(run_id))
-            self._cancelling.add(task)
-            task.add_done_callback(self._cancelling.discard)
+            task = self._cancelling[run_id] = asyncio.create_task(self._cancel(run_id))
+            task.add_done_callback(lambda _: self._cancelling.pop(run_id, None))
+
+    async def wait_for_cancel(self, run_id: str) -> None:
+        """Wait until an abandoned run has stopped; return at once for others."""
+        if (task := self._cancelling.get(run_id)) is not None:
+            await asyncio.wait([task])
 
     async def _cancel(self, run_id: str) -> None:
         # A message that has steered another run is part of that one.
