@@ -252,28 +252,36 @@ class Turn:
             assert text.startswith("Not transferred")
             assert followed_transfer is None or f"[{followed_transfer.target}]" in text
 
+    def shows_input(self, outcome: Outcome) -> bool:
+        """Return whether the target reads the input of the transfer in a message, because no callback takes it."""
+        edge = outcome.transfer.edge if outcome.transfer is not None else None
+        return edge is not None and outcome.payload is not None and not edge.calls_back
+
     def lines(self) -> list[HistoryLine]:
         """Return the history lines of the turn: the message, then the results in the order of the calls."""
         outcome, author = self.outcome(), self.agent.name
         followed_transfer = outcome.transfer
         followed = {followed_transfer.position} if followed_transfer is not None else set[int]()
-        not_followed = {transfer.position for transfer in self.transfer_requests()} - followed | {
+        unread = {transfer.position for transfer in self.transfer_requests()} - followed | {
             *self.positions("refused", "disabled")
         }
+        if self.shows_input(outcome):
+            # A message of its own tells the input, instead of the call and its result.
+            unread |= followed
         direct = self.direct_position() if outcome.answer is not None else None
         message = self.response.message
         response = HistoryLine(
             message,
             author,
             self.activation,
-            _without_calls(message, not_followed),
-            _without_calls(message, not_followed | followed),
+            _without_calls(message, unread),
+            _without_calls(message, unread | followed),
         )
         results: list[HistoryLine] = []
         for position in range(len(self.calls)):
             result: Message = self.results[position].message
-            later = None if position in not_followed else result
-            bare = None if position in not_followed | followed else result
+            later = None if position in unread else result
+            bare = None if position in unread | followed else result
             results.append(HistoryLine(result, author, self.activation, later, bare, is_answer=position == direct))
         return [response, *results]
 

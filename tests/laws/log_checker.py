@@ -290,7 +290,7 @@ class LogChecker:
                 transfer.target, turn.calls[transfer.position].id, returns, outcome.payload
             )
             self.policy = transfer.edge.history if transfer.edge is not None else None
-            if outcome.payload is not None and transfer.edge is not None and not transfer.edge.calls_back:
+            if turn.shows_input(outcome):
                 text = json.dumps(outcome.payload, separators=(",", ":"))
                 self.input_message = UserMessage(f"For context: [{self.agent}] handed over with: {text}.")
         elif outcome.exit is not None:
