@@ -4,7 +4,7 @@ import { exported } from "../api/exported";
 import { api } from "../api/requests";
 import { speakers } from "../conversation/speakers";
 import { type Event } from "../log/events";
-import { parsePlace, place, runId } from "./place";
+import { readPlace, runId } from "./place";
 import { update } from "./problems";
 import { chosen, detail, loaded, log, partial } from "./shown-run";
 
@@ -60,7 +60,7 @@ export async function refreshRun(run: string): Promise<void> {
     ];
     if (follow) {
       history.replaceState(null, "", `#${run}@${log.value.length}`);
-      place.value = parsePlace(location.hash);
+      readPlace();
     }
   }
   detail.value = await api.run(run);

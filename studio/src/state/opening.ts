@@ -3,14 +3,14 @@ import { effect } from "@preact/signals";
 import { exported } from "../api/exported";
 import { api } from "../api/requests";
 import { loadRun } from "./live-run";
-import { go, parsePlace, place, runId } from "./place";
+import { go, place, readPlace, runId } from "./place";
 import { attempt } from "./problems";
 import { loadRuns, runs, watchRuns } from "./runs";
 import { detail, log, zoom } from "./shown-run";
 import { config, team } from "./team";
 
 export async function open(): Promise<void> {
-  addEventListener("hashchange", () => (place.value = parsePlace(location.hash)));
+  addEventListener("hashchange", readPlace);
   if (exported) {
     team.value = exported.team;
     if (place.value.view !== "run") place.value = { view: "run", run: exported.run.id, number: 1 };

@@ -25,8 +25,16 @@ export function parsePlace(hash: string): Place {
 
 export const place = signal<Place>(parsePlace(location.hash));
 
+/** Read the place from the URL. */
+export function readPlace(): void {
+  const next = parsePlace(location.hash);
+  if (JSON.stringify(next) !== JSON.stringify(place.value)) place.value = next;
+}
+
 export const runId = computed(() => (place.value.view === "run" ? place.value.run : ""));
 
 export function go(run: string, number?: number): void {
   location.hash = number === undefined ? run : `${run}@${number}`;
+  // Not only at `hashchange`, which comes later: the next key counts from here.
+  readPlace();
 }
