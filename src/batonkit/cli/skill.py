@@ -41,7 +41,8 @@ def with_section(text: str, section: str) -> str:
 
 def install(folder: Path) -> list[Path]:
     """Write the skill and the section of AGENTS.md into a project; return the files."""
-    skill, agents = folder / _SKILL, folder / _AGENTS
+    skill = folder / _SKILL
+    agents = folder / _AGENTS
     try:
         # As bytes, so that line endings stay as they are.
         text = agents.read_bytes().decode("utf-8") if agents.exists() else ""
