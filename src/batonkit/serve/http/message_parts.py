@@ -98,9 +98,9 @@ class MessageParts:
         match item:
             case events.TextDelta() if item.text:
                 yield from self._close(self._reasonings, item.origin.id)
-                yield from self._extend(self._texts, "text", item, self._next_id(item.origin), item.text)
+                yield from self._extend(self._texts, "text", item, item.text)
             case events.ReasoningDelta() if item.text:
-                yield from self._reason(item, self._next_id(item.origin), item.text)
+                yield from self._reason(item, item.text)
             case events.ResponseRestarted():
                 yield from self._discard(item.origin.id)
                 self._have_reasoned.discard(item.origin.id)
@@ -124,10 +124,9 @@ class MessageParts:
     def _complete(self, response: events.AgentResponded) -> Iterator[PartUpdate]:
         """Add what no delta has delivered, and the tool calls."""
         activation = response.origin.id
-        id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
         reasoning = "\n\n".join([each.text for each in response.message.reasoning if each.text])
         if reasoning and activation not in self._have_reasoned and activation not in self._texts:
-            yield from self._reason(response, id, reasoning)
+            yield from self._reason(response, reasoning)
         self._have_reasoned.discard(activation)
         yield from self._close(self._reasonings, activation)
         streamed = self._texts[activation].text if activation in self._texts else ""
@@ -135,12 +134,11 @@ class MessageParts:
             # The final text is another one than that of the deltas.
             yield from self._discard(activation)
             streamed = ""
-            id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
         if rest := response.text[len(streamed) :]:
-            yield from self._extend(self._texts, "text", response, id, rest)
+            yield from self._extend(self._texts, "text", response, rest)
         yield from self._close(self._texts, activation)
         for call in response.message.tool_calls:
-            yield CallWritten(call, id)
+            yield CallWritten(call, self._message_id(response))
 
     def _discard(self, activation: str) -> Iterator[PartUpdate]:
         ids = tuple([parts[activation].id for parts in (self._reasonings, self._texts) if activation in parts])
@@ -149,23 +147,20 @@ class MessageParts:
             self._restart_counts[activation] += 1
             yield PartsDiscarded(ids)
 
-    def _reason(self, item: events.Event | events.Delta, message_id: str, text: str) -> Iterator[PartUpdate]:
+    def _reason(self, item: events.Event | events.Delta, text: str) -> Iterator[PartUpdate]:
         self._have_reasoned.add(item.origin.id)
-        yield from self._extend(self._reasonings, "reasoning", item, f"{message_id}/thought", text)
+        yield from self._extend(self._reasonings, "reasoning", item, text)
 
     def _extend(
-        self,
-        parts: dict[str, _OpenPart],
-        kind: PartKind,
-        item: events.Event | events.Delta,
-        id: str,
-        text: str,
+        self, parts: dict[str, _OpenPart], kind: PartKind, item: events.Event | events.Delta, text: str
     ) -> Iterator[PartUpdate]:
-        """Add text to the open part of an activation, or to a new one with this id."""
+        """Add text to the open part of an activation, or to a new one."""
         part = parts.get(item.origin.id)
         if part is None:
-            part = parts[item.origin.id] = _OpenPart(kind, id)
-            yield PartOpened(kind, id, item.agent)
+            message_id = self._message_id(item)
+            part = _OpenPart(kind, message_id if kind == "text" else f"{message_id}/thought")
+            parts[item.origin.id] = part
+            yield PartOpened(kind, part.id, item.agent)
         part.text += text
         yield PartExtended(kind, part.id, text)
 
@@ -173,10 +168,13 @@ class MessageParts:
         if (part := parts.pop(activation, None)) is not None:
             yield part.close()
 
-    def _next_id(self, origin: events.Origin) -> str:
-        key = keys.response(origin.id, self._response_counts[origin.id] + 1)
-        return f"{self._run_id}:{key}{self._suffix(origin)}"
-
-    def _suffix(self, origin: events.Origin) -> str:
-        restarts = self._restart_counts[origin.id]
-        return "/again" * bool(restarts) + str(restarts) * (restarts > 1)
+    def _message_id(self, item: events.Event | events.Delta) -> str:
+        """Return the id of the message of a response, or of the one that deltas are pieces of."""
+        activation = item.origin.id
+        if isinstance(item, events.AgentResponded):
+            key = item.key
+        else:
+            key = keys.response(activation, self._response_counts[activation] + 1)
+        restarts = self._restart_counts[activation]
+        again = "/again" * bool(restarts) + str(restarts) * (restarts > 1)
+        return f"{self._run_id}:{key}{again}"

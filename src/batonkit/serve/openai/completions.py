@@ -41,12 +41,12 @@ class CompletionWriter:
     def update(self, update: PartUpdate) -> Iterator[bytes]:
         """Return the frames of a part of the answer."""
         match update:
-            case PartExtended(kind="reasoning"):
+            case PartExtended(kind="text"):
+                self._texts[update.id].text += update.text
+            case PartExtended():
                 yield self._add({"reasoning_content": update.text})
             case PartOpened(kind="text"):
                 self._texts[update.id] = _SpokenText(update.agent)
-            case PartExtended():
-                self._texts[update.id].text += update.text
             case PartClosed(kind="text"):
                 self._texts[update.id].is_closed = True
             case _:
