@@ -70,7 +70,8 @@ class LogChecker:
         self.model_calls = 0
         self.transfers: list[tuple[str, str]] = []
         self.open: dict[str, InterruptRaised] = {}
-        self.always_approved: set[str] = set()
+        self.always_approved: set[tuple[str, str]] = set()
+        """Agents and their tools that a person has approved for the rest of the run."""
         self.output: Any = None
         self.is_exit = False
         self.status = "running"
@@ -219,7 +220,7 @@ class LogChecker:
             assert followed_transfer is not None
             assert followed_transfer.position == position
             assert turn.decision(followed_transfer).waits
-        assert event.tool_call.name not in self.always_approved
+        assert (turn.agent.name, event.tool_call.name) not in self.always_approved
         turn.asked.setdefault(position, []).append(event)
         self.open[event.key] = event
 
@@ -268,13 +269,13 @@ class LogChecker:
             and turn.expected_result(position).word is not None
             and not asked
         ):
-            assert name in self.always_approved, "a tool ran without approval"
+            assert (turn.agent.name, name) in self.always_approved, "a tool ran without approval"
         if (
             tool is not None
             and tool.kind == "approved"
             and any(turn.answered[each.key].get("always") for each in asked)
         ):
-            self.always_approved.add(name)
+            self.always_approved.add((turn.agent.name, name))
 
     def _close(self, turn: Turn) -> None:
         outcome = turn.outcome()

@@ -91,19 +91,19 @@ async def _run_text(plan: ConversationPlan) -> Outcome:
     environment.has_open_gates = True
     runner = make_text_runner(plan.setup, environment, ScriptedModel([replies.next_reply], cycle=True), recorder)
     hooks: list[list[Entry]] = []
-    refused: set[str] = set()
+    hidden: set[str] = set()
     for number in range(len(plan.rounds)):
         replies.start_round(number)
         recorder.entries.clear()
         result, error = await _run_once(runner, f"r{number}", f"user says {number}")
         hooks.append([*recorder.entries])
         outcome.events += _comparable_events(result.events)
-        refused |= _refused_calls(result.events)
+        hidden |= _hidden_calls(result.events)
         outcome.messages, outcome.values = result.messages, dict(result.values)
         outcome.ending = error or ("exit" if _has_exit(result.events) else "answer")
         if outcome.ending != "answer":
             break
-    outcome.hooks = _comparable_hooks(_join_runs(hooks), refused)
+    outcome.hooks = _comparable_hooks(_join_runs(hooks), hidden)
     outcome.callbacks = environment.callbacks
     return outcome
 
@@ -139,7 +139,7 @@ async def _run_realtime(plan: ConversationPlan) -> Outcome:
     outcome.messages, outcome.values = result.messages, dict(result.values)
     error = "" if result.error is None else type(result.error).__name__
     outcome.ending = error or ("exit" if _has_exit(result.events) else "answer")
-    outcome.hooks = _comparable_hooks(recorder.entries, _refused_calls(result.events))
+    outcome.hooks = _comparable_hooks(recorder.entries, _hidden_calls(result.events))
     outcome.callbacks = environment.callbacks
     return outcome
 
@@ -193,12 +193,12 @@ def _sort_by_call(entries: Sequence[Entry], kind: str) -> list[Entry]:
     return [*ordered, *sorted(pending, key=lambda each: each[1])]
 
 
-def _comparable_hooks(entries: Sequence[Entry], refused: set[str]) -> list[Entry]:
-    """Keep the messages of requests only up to the first reply without calls, and remove refused transfers."""
+def _comparable_hooks(entries: Sequence[Entry], hidden: set[str]) -> list[Entry]:
+    """Keep the messages of requests only up to the first reply without calls, and remove calls that text runs hide."""
     is_first, comparable = True, list[Entry]()
     for entry in _sort_by_call(entries, "tool"):
         if entry[0] == "model starts":
-            comparable.append((*entry[:2], _without_calls(entry[2], refused), *entry[3:]) if is_first else entry[:2])
+            comparable.append((*entry[:2], _without_calls(entry[2], hidden), *entry[3:]) if is_first else entry[:2])
         else:
             comparable.append(entry)
         if entry[0] == "model ends" and not entry[2].tool_calls:
@@ -206,8 +206,21 @@ def _comparable_hooks(entries: Sequence[Entry], refused: set[str]) -> list[Entry
     return comparable
 
 
-def _refused_calls(events: Iterable[Event]) -> set[str]:
-    return {each.call_id for each in events if isinstance(each, ToolReturned) and each.is_transfer_refused}
+def _hidden_calls(events: Iterable[Event]) -> set[str]:
+    """Return the calls that agents of text runs do not read, but that stay in the conversation of a live model.
+
+    They are refused transfers, and followed ones whose input is a message of its own.
+    """
+    calls: set[str] = set()
+    for each in events:
+        match each:
+            case ToolReturned(is_transfer_refused=True):
+                calls.add(each.call_id)
+            case ControlTransferred(shows_payload=True, call_id=str(call_id)):
+                calls.add(call_id)
+            case _:
+                pass
+    return calls
 
 
 def _without_calls(messages: Iterable[Message], call_ids: set[str]) -> list[Message]:
