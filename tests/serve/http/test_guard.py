@@ -52,6 +52,25 @@ async def test_without_auth_every_app_rejects_other_host_names(app_name: str) ->
         assert (await http.request(**request, headers={"Host": "localhost:1"})).status_code == 200
 
 
+async def test_whitespace_around_header_values_is_not_part_of_them() -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend(scope["headers"])
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        pytest.fail(f"the request was refused: {message}")
+
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer s3cret \t"), (b"mcp-name", b"  ask_a ")]
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+    await guard.AuthMiddleware(app, guard.RequestGuard("s3cret"))(scope, receive, send)
+
+    assert (b"mcp-name", b"ask_a") in seen
+
+
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/"])
 async def test_without_auth_the_agent_card_is_hidden_from_other_host_names(path: str) -> None:
     # The card describes the team, and a page can read it after rebinding its own name to 127.0.0.1.

@@ -1,7 +1,7 @@
 """Request checks shared by all HTTP apps: authentication, loopback-only access, other sites, body size and type."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -168,6 +168,7 @@ class AuthMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = {**scope, "headers": _strip_values(scope["headers"])}
         request = Request(scope, receive)
         try:
             scope = {**scope, _PRINCIPAL: await self._guard.admit(request)}
@@ -177,6 +178,11 @@ class AuthMiddleware:
             await error_response(request, error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+
+def _strip_values(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Remove the whitespace around header values, which is not part of them; the parser httptools keeps some."""
+    return [(name, value.strip(b" \t")) for name, value in headers]
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
