@@ -46,7 +46,7 @@ MOST_GROWTH_OF_AN_EVENT = 1.1
 # Of 1,000 events, beside a turn in the same store: the whole log is read, and the code runs over it.
 MOST_FOR_A_RESUME = 100.0
 MOST_OF_A_PEER = 0.1
-# Not a ratio: it is what an acceptance names for two slow cores.
+# Not a ratio: seconds on two slow cores.
 MOST_CPU_SECONDS_FOR_1000_TOKENS = 2.0
 MOST_GROWTH_PER_TOKEN = 1.6
 # Far above what is measured, because others use the machine too: what they are to find is a change of kind.

@@ -1,7 +1,7 @@
 """Costs that grow with the work: long histories, logs and threads, many runs and readers at once.
 
-Each row has the goal that it is held to. The goals are absolute, as the acceptance names them: they belong to a machine
-with two cores that does nothing else.
+Each row has the goal that it is held to. The goals are absolute: they belong to a machine with two cores that does
+nothing else.
 """
 
 from __future__ import annotations

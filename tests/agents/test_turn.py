@@ -35,6 +35,10 @@ async def pay(euro: int) -> str:
     return f"paid {euro}"
 
 
+NESTED = "[" * 5000 + "]" * 5000
+"""JSON that is nested too deeply to be decoded."""
+
+
 def make_runner(*steps: Any, **options: Any) -> tuple[Runner[Any, str], ScriptedModel]:
     """Create a runner of agent `A`, which follows these steps and can transfer to `B` and `C`."""
     model = ScriptedModel({"A": steps, "B": ["B is here"], "C": ["C is here"]})
@@ -232,8 +236,9 @@ async def test_a_custom_agent_can_exit_with_or_without_a_result() -> None:
     assert (await Runner(with_result).run("hi")).output == "the result"
 
 
-async def test_invalid_arguments_of_exit_are_returned_to_the_model() -> None:
-    wrong = AssistantMessage(tool_calls=(ToolCall("x", "exit", "{}"),))
+@pytest.mark.parametrize("arguments", ["{}", f'{{"final_result": "done", "more": {NESTED}}}'], ids=["{}", "nested"])
+async def test_invalid_arguments_of_exit_are_returned_to_the_model(arguments: str) -> None:
+    wrong = AssistantMessage(tool_calls=(ToolCall("x", "exit", arguments),))
     runner, _ = make_runner(wrong, call("exit", final_result="done"), exit_tool=True)
     result = await runner.run("hi")
     assert result.output == "done"
@@ -475,7 +480,9 @@ async def test_a_transfer_to_an_unknown_agent_returns_the_reachable_agents() -> 
     assert_calls_and_results_are_paired(model.requests[1].messages)
 
 
-@pytest.mark.parametrize("arguments", ["", "{}", "not json", '{"agent_name": 7}', "null", '["B"]'])
+@pytest.mark.parametrize(
+    "arguments", ["", "{}", "not json", '{"agent_name": 7}', "null", '["B"]', f'{{"more": {NESTED}}}']
+)
 async def test_invalid_arguments_of_a_transfer_return_the_expected_form(arguments: str) -> None:
     invalid = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_agent", arguments),))
     runner, _ = make_runner(invalid, transfer_to("B"))

@@ -1,5 +1,6 @@
 """Input in the formats of OpenAI and Anthropic, and the errors for dicts that are no messages."""
 
+import re
 from base64 import b64encode
 from typing import Any
 
@@ -385,6 +386,24 @@ class DumpedMessage:
 def test_an_object_that_is_no_message_is_named(given: Any, message: str) -> None:
     with pytest.raises(SetupError, match=message):
         to_messages(given)
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800"], ids=["object", "surrogate"])
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (
+            "tool_calls[0].function.arguments",
+            {"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": ...}}]},
+        ),
+        ("content[0].input", {"content": [{"type": "tool_use", "id": "1", "name": "f", "input": ...}]}),
+    ],
+)
+def test_arguments_that_json_cannot_represent_are_named(key: str, message: Any, value: object) -> None:
+    call = message["tool_calls"][0]["function"] if "tool_calls" in message else message["content"][0]
+    call["arguments" if "arguments" in call else "input"] = {"a": value}
+    with pytest.raises(SetupError, match=rf"^input\[0\] is not a message: .*\({re.escape(key)} is .*not JSON"):
+        to_messages([{"role": "assistant", **message}])
 
 
 def test_the_input_can_be_named_in_errors() -> None:

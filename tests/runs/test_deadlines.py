@@ -207,7 +207,7 @@ async def test_a_run_that_was_answered_in_part_is_recovered_at_once() -> None:
     ("options", "problem"),
     [
         ({"deadline": datetime(2030, 1, 1)}, r"interrupt\(deadline=…\) has no time zone"),
-        ({"on_expiry": "ignore"}, "it can be: `fail`"),
+        ({"on_expiry": "ignore"}, 'give "fail" or Default'),
         ({"on_expiry": Default("x"), "schema": int}, "does not fit the schema"),
     ],
 )

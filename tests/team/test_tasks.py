@@ -35,7 +35,7 @@ from batonkit.log import (
     TaskOpened,
 )
 from batonkit.log.event import RUN_ORIGIN
-from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, text_of
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage, text_of
 from batonkit.runs import HandoffRules, HistoryOptions, Interrupt
 from batonkit.stores import MemoryStore
 from batonkit.team.tasks import known_tasks, last_active_agent, open_tasks
@@ -202,6 +202,16 @@ async def test_a_cancelled_task_returns_control_without_a_result() -> None:
     result = await Runner(make_desk(Agent("B")), model=model).run("hi")
     assert (result.output, ends(result)) == ("sorry", [("B", "cancelled", None)])
     assert texts(model)[2] == "The task was cancelled: fully booked"
+
+
+@pytest.mark.parametrize(("tool", "form"), [("finish_task", '{"result": …}'), ("cancel_task", '{"reason": "…"}')])
+async def test_arguments_that_are_nested_too_deeply_do_not_end_the_task(tool: str, form: str) -> None:
+    arguments = f'{{"result": "x", "more": {"[" * 5000 + "]" * 5000}}}'
+    nested = AssistantMessage(tool_calls=(ToolCall("x", tool, arguments),))
+    model = ScriptedModel({"Desk": [call("transfer_to_b"), "sorry"], "B": [nested, call("cancel_task")]})
+    result = await Runner(make_desk(Agent("B")), model=model).run("hi")
+    assert ends(result) == [("B", "cancelled", None)]
+    assert f"arguments must be {form}." in str(model.requests[2].messages[-1].content)
 
 
 async def test_a_plain_transfer_to_the_caller_declines_the_task() -> None:

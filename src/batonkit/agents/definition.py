@@ -19,6 +19,7 @@ from ..handoffs import Handoff
 from ..handoffs.input_type import IncompleteTypeError, TypedJson, describe_problems, strict_schema
 from ..log.entries import EXIT_TOOL as EXIT_TOOL
 from ..messages import Message, ToolCall, ToolSpec, object_schema
+from ..messages.messages import INVALID_JSON
 from ..models import Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool
 from ..tools.base_tool import tool_condition, unwrap_tool
@@ -56,7 +57,7 @@ class OutputParser(TypedJson):
         fenced = re.match(_FENCED, text)
         try:
             value: Any = msgspec.json.decode(fenced.group(1) if fenced else text)
-        except msgspec.DecodeError as error:
+        except INVALID_JSON as error:
             raise ValueError(f"it is not JSON ({error})") from None
         if self.is_wrapped and isinstance(value, dict) and _WRAPPER in value:
             value = cast("dict[str, Any]", value)[_WRAPPER]

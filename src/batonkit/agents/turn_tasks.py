@@ -33,10 +33,13 @@ async def decide_task_calls(
     key: str,
     calls: Sequence[tuple[int, ToolCall]],
     *,
-    hindrance: str = "",
+    preferred: str = "",
     is_concurrent: bool = False,
 ) -> TaskDecision:
-    """Decide how the task ends: with the first valid result or else the first cancellation."""
+    """Decide how the task ends: with the first valid result or else the first cancellation.
+
+    It does not end if the response also asks for something that takes precedence, which `preferred` describes.
+    """
     task = ctx._task
     decision = TaskDecision()
     assert task is not None
@@ -44,8 +47,8 @@ async def decide_task_calls(
     # A result must not be lost because the model also cancels.
     for position, call in sorted(calls, key=lambda each: each[1].name != FINISH_TOOL):
         undone = "Not finished" if call.name == FINISH_TOOL else "Not cancelled"
-        if hindrance:
-            decision.results[position] = (f"{undone}: {hindrance} was asked for in the same response.", True)
+        if preferred:
+            decision.results[position] = (f"{undone}: {preferred} was asked for in the same response.", True)
             continue
         if decision.action is not None:
             decision.results[position] = (f"{undone}: another call has ended the task.", True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cas
 from msgspec import Struct
 from typing_extensions import TypeVar as TypeVarWithDefault
 
-from .._checks import check_choice
 from .._wording import show
 from ..errors import InterruptExpiredError, NotEncodableError, SetupError
 from ..log import (
@@ -360,7 +359,8 @@ class RunContext(Struct, Generic[C], eq=False):
 def _check_default(on_expiry: object, schema: Any) -> Default | None:
     """Return the default answer of an interrupt. Raises SetupError if it does not fit."""
     if not isinstance(on_expiry, Default):
-        check_choice("interrupt(on_expiry=…), unless it is Default(answer),", on_expiry, ("fail",))
+        if on_expiry != "fail":
+            raise SetupError(f'interrupt(on_expiry=…) is {show(on_expiry)}; give "fail" or Default(answer)')
         return None
     plain = Default(to_json_value("the default answer of an interrupt", on_expiry.answer))
     if schema is not None and not isinstance(schema, dict):

@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import SetupError
 from ..messages import object_schema
+from ..messages.messages import INVALID_JSON
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -236,7 +237,7 @@ def _get_root(schema: dict[str, Any]) -> dict[str, Any]:
 def _unwrap(arguments: str) -> bytes:
     try:
         return bytes(_read_wrapped(arguments).input)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except INVALID_JSON:
         raise ValueError(f'arguments must be {{"{_WRAPPER}": …}}') from None
 
 

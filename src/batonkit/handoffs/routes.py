@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from .._checks import check_arguments
 from ..errors import SetupError, quote_names
 from ..messages import ToolCall, ToolSpec, object_schema
+from ..messages.messages import INVALID_JSON
 from .declaration import NO_INPUT, Handoff, HandoffTarget, PromptLanguage, default_tool_description, describe_target
 
 _SECTION = {
@@ -96,14 +97,14 @@ class Route(Struct, frozen=True):
 def make_route(handoff: Handoff, target: HandoffTarget, *, tool: str, is_tree: bool = False) -> Route:
     """Compile an edge."""
     accepts = getattr(target, "accepts", None)
-    is_told = f"successfully transferred to agent [{target.name}]"
+    tree_result = f"successfully transferred to agent [{target.name}]"
     asks_nothing = handoff.input_type is None and handoff.on_handoff is None and handoff.needs_approval is False
     return Route(
         target.name,
         handoff,
         target.description,
         tool,
-        is_told if is_tree else msgspec.json.encode({"assistant": target.name}).decode(),
+        tree_result if is_tree else msgspec.json.encode({"assistant": target.name}).decode(),
         is_tree,
         tuple(getattr(target, "examples", ())),
         accepts,
@@ -116,8 +117,8 @@ def make_route(handoff: Handoff, target: HandoffTarget, *, tool: str, is_tree: b
 class TransferRefusal(Struct, frozen=True):
     """A call that asks for a transfer that cannot be followed."""
 
-    wish: str
-    """The agent name that the call contains."""
+    requested: str
+    """The agent name that the call contains; all its arguments if they are invalid."""
     text: str
     """The error text for the model."""
 
@@ -166,14 +167,14 @@ class Routes:
                 return same[0]
             return next((route for route in same if route.id not in disabled), same[0])
         try:
-            wish = _parse_arguments(call.arguments).agent_name
-        except msgspec.MsgspecError:
+            requested = _parse_arguments(call.arguments).agent_name
+        except INVALID_JSON:
             return self._refuse(call.arguments, 'arguments must be {"agent_name": "…"}')
-        return self._tree.get(wish) or self._refuse(wish, f"there is no `{wish}`")
+        return self._tree.get(requested) or self._refuse(requested, f"there is no `{requested}`")
 
-    def _refuse(self, wish: str, reason: str) -> TransferRefusal:
+    def _refuse(self, requested: str, reason: str) -> TransferRefusal:
         text = f"Not transferred: {reason}; you can transfer to: {quote_names([*self._tree])}."
-        return TransferRefusal(wish, text)
+        return TransferRefusal(requested, text)
 
     def offered(self) -> tuple[Route, ...]:
         """Return the routes that the model can ask for."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 from ..errors import SetupError
 from ..log.entries import FINISH_TOOL as FINISH_TOOL
 from ..messages import ToolSpec, object_schema
+from ..messages.messages import INVALID_JSON
 from .input_type import TypedJson, describe_problems, strict_schema
 
 CANCEL_TOOL = "cancel_task"
@@ -126,7 +127,7 @@ class TaskTools(Struct, frozen=True):
             if self.parser is None:
                 return _parse_text(arguments).result
             text = bytes(_parse_finish(arguments).result)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        except INVALID_JSON:
             raise ValueError('arguments must be {"result": …}') from None
         return self.parser.parse(text)
 
@@ -138,7 +139,7 @@ class TaskTools(Struct, frozen=True):
         """
         try:
             return _parse_cancel(arguments or "{}").reason
-        except (msgspec.MsgspecError, UnicodeError):
+        except INVALID_JSON:
             raise ValueError('arguments must be {"reason": "…"}') from None
 
 

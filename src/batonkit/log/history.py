@@ -281,8 +281,8 @@ def _add_turn(history: History, turn: _OpenTurn, missing: str = "") -> None:
     for position, result in enumerate(turn.results):
         if result is None:
             call = turn.message.tool_calls[position]
-            told = ToolMessage(call.id, call.name, missing, is_error=True)
-            entries.append(HistoryEntry(told, turn.origin, key=keys.call(turn.response.key, position)))
+            placeholder = ToolMessage(call.id, call.name, missing, is_error=True)
+            entries.append(HistoryEntry(placeholder, turn.origin, key=keys.call(turn.response.key, position)))
             continue
         entry = HistoryEntry(result.message, turn.origin, key=result.key)
         entries.append(entry)
@@ -327,8 +327,8 @@ def _add_payload(history: History, event: ControlTransferred, origin: Origin) ->
             _hide_transfer(history, event.call_id)
         payload = msgspec.json.encode(event.payload).decode()
         # It is how the source ends, and addressed to the target, which may read answers only.
-        told = UserMessage(f"For context: [{event.source}] handed over with: {payload}.")
-        history.entries.append(HistoryEntry(told, origin, is_answer=True, key=event.key))
+        message = UserMessage(f"For context: [{event.source}] handed over with: {payload}.")
+        history.entries.append(HistoryEntry(message, origin, is_answer=True, key=event.key))
 
 
 def _hide_transfer(history: History, call_id: str) -> None:

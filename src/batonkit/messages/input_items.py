@@ -174,9 +174,8 @@ class _ItemDecoder:
         self._add(message, is_open=True)
 
     def _add_call(self, item: Fields) -> None:
-        call = ToolCall(
-            read_text(item, "call_id"), read_text(item, "name"), _read_arguments(item.get("arguments"), "arguments")
-        )
+        arguments = _read_arguments(item.get("arguments"))
+        call = ToolCall(read_text(item, "call_id"), read_text(item, "name"), arguments)
         last = self.messages[-1] if self._is_open else None
         if not isinstance(last, AssistantMessage):
             reasoning = tuple(_to_reasoning(each, 0) for each in self._reasoning)
@@ -224,7 +223,7 @@ class _Blocks:
             try:
                 match block.get("type"):
                     case "tool_use":
-                        arguments = msgspec.json.encode(dict(read_fields(block, "input"))).decode()
+                        arguments = _encode_arguments(read_fields(block, "input"), "input")
                         self.calls.append(ToolCall(read_text(block, "id"), read_text(block, "name"), arguments))
                     case "thinking":
                         signature = {"signature": opaque} if (opaque := read_text(block, "signature", "")) else None
@@ -270,30 +269,42 @@ def _require_content(item: Fields) -> None:
 
 def _read_calls(item: Fields) -> list[ToolCall]:
     """Read the calls in the format of Chat Completions, or of Baton itself."""
-    given = item.get("tool_calls")
     calls: list[ToolCall] = []
-    for position, call in enumerate(read_list(given, "tool_calls") if given else ()):
+    for position, call in enumerate(read_list(item.get("tool_calls") or (), "tool_calls")):
         try:
-            # Chat Completions has the name and arguments under `function`.
-            is_own = "function" not in call
-            function = call if is_own else read_fields(call, "function")
-            try:
-                name = read_text(function, "name")
-                arguments = _read_arguments(function.get("arguments", "{}" if is_own else None), "arguments")
-            except InvalidInputError as error:
-                raise error if is_own else error.inside("function") from None
-            calls.append(ToolCall(read_text(call, "id"), name, arguments))
+            calls.append(_read_call(call))
         except InvalidInputError as error:
             raise error.inside(f"tool_calls[{position}]") from None
     return calls
 
 
-def _read_arguments(given: object, key: str) -> str:
-    if isinstance(given, str):
-        return given
-    if isinstance(given, Mapping):
-        return msgspec.json.encode(dict(cast("Fields", given))).decode()
-    raise InvalidInputError(key, "is missing" if given is None else f"is {show(given)}; give JSON text")
+def _read_call(call: Fields) -> ToolCall:
+    if "function" not in call:
+        name = read_text(call, "name")
+        return ToolCall(read_text(call, "id"), name, _read_arguments(call.get("arguments", "{}")))
+    function = read_fields(call, "function")
+    try:
+        name = read_text(function, "name")
+        arguments = _read_arguments(function.get("arguments"))
+    except InvalidInputError as error:
+        raise error.inside("function") from None
+    return ToolCall(read_text(call, "id"), name, arguments)
+
+
+def _read_arguments(arguments: object) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    if isinstance(arguments, Mapping):
+        return _encode_arguments(cast("Fields", arguments), "arguments")
+    problem = "is missing" if arguments is None else f"is {show(arguments)}; give JSON text"
+    raise InvalidInputError("arguments", problem)
+
+
+def _encode_arguments(arguments: Fields, key: str) -> str:
+    try:
+        return msgspec.json.encode(dict(arguments)).decode()
+    except (TypeError, UnicodeError, RecursionError) as error:
+        raise InvalidInputError(key, f"is not JSON data ({error})") from None
 
 
 def _own_reasoning(item: Fields) -> tuple[Reasoning, ...]:

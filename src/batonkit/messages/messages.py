@@ -108,6 +108,10 @@ class ToolCall(Struct, frozen=True, gc=False):
     """The arguments as JSON text, as the model wrote it."""
 
 
+INVALID_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""The exceptions of msgspec for JSON text that does not fit, is not valid Unicode or is nested too deeply."""
+
+
 class ToolSpec(Struct, frozen=True):
     """A tool as it is described to a model."""
 
@@ -396,10 +400,10 @@ def _pair(
 ) -> tuple[ToolCall, ToolMessage]:
     # Some providers reuse call ids in every turn: take the first remaining result after the call.
     result = ToolMessage(call.id, call.name, "The result of this call is not available.", is_error=True)
-    for place, (index, found) in enumerate(results):
-        if index > position:
-            result = found
-            del results[place]
+    for index, (result_position, candidate) in enumerate(results):
+        if result_position > position:
+            result = candidate
+            del results[index]
             break
     id = call.id or "call"
     while id in used:

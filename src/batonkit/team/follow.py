@@ -132,16 +132,14 @@ class TeamFlow(Struct, eq=False):
         Raises:
             TransferError: There is no such agent.
         """
-        known = self.team.members.get(name)
-        if known is not None and not self.run.dynamic_agents:
-            return known
-        agent = self.run.dynamic_agents.get(name)
-        if agent is None or (known is not None and known.agent is agent):
-            if known is None:
-                raise TransferError(source.agent.name, name, source.routes.reachable)
-            return known
-        self.team = self.team.extend(agent)
-        return self.team.members[name]
+        member = self.team.members.get(name)
+        dynamic_agent = self.run.dynamic_agents.get(name)
+        if dynamic_agent is not None and (member is None or member.agent is not dynamic_agent):
+            self.team = self.team.extend(dynamic_agent)
+            return self.team.members[name]
+        if member is None:
+            raise TransferError(source.agent.name, name, source.routes.reachable)
+        return member
 
     def fall_back(self, error: Exception) -> Transfer:
         """Return the transfer to the loop fallback."""

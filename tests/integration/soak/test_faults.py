@@ -1,6 +1,6 @@
 """Databases that restart and hang, many live leases, and clocks that jump: nothing is abandoned, lost or expired.
 
-A small sample with every test run; the figures of the issue with `make soak`.
+A small sample with every test run; many more runs with `make soak`.
 """
 
 import asyncio
