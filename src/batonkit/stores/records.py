@@ -310,10 +310,9 @@ def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
     return replace(record, origins=tuple(dict.fromkeys(known)))
 
 
-def origins_after(previous: RunRecord, *, owner: str, thread: str) -> tuple[str, ...]:
-    """Return the `origins` of a run that follows another one, whose data it may hold."""
-    own = origins_of(owner, thread)
-    return tuple([origin for origin in (*previous.origins, *origins_of(previous.owner, "")) if origin not in own])
+def origins_left_by(previous: RunRecord) -> tuple[str, ...]:
+    """Return the origins of the data that the next run of a thread may hold, apart from the thread itself."""
+    return (*previous.origins, *origins_of(previous.owner, ""))
 
 
 def erased_origin(owner: str, thread: str) -> str:
