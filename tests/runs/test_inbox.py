@@ -21,6 +21,7 @@ from batonkit.errors import (
 )
 from batonkit.log import Event, RunStarted, UserMessageAdded
 from batonkit.messages import AssistantMessage, UserMessage, text_of
+from batonkit.runs import BackgroundRunner
 from batonkit.runs.threads import inbox as inbox_module
 from batonkit.stores import KeyValueStore, MemoryStore, RunRecord, SQLiteStore, Store
 from batonkit.testing import FaultyStore, ScriptedModel, call
@@ -352,6 +353,20 @@ async def test_a_full_inbox_is_refused(store: Store | None, monkeypatch: pytest.
         await runner.run("three", thread="t", when_busy="queue")
     gate.opened.set()
     await asyncio.gather(first, second)
+
+
+async def test_the_context_of_a_refused_message_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "MAX_WAITING", 1)
+    gate = Gate()
+    background = BackgroundRunner(desk(gate, MemoryStore()))
+    await background.start("one", thread="t")
+    await gate.entered.wait()
+    await background.start("two", thread="t", when_busy="queue", run_id="two", context="kept")
+    with pytest.raises(InboxFullError):
+        await background.start("three", thread="t", when_busy="queue", context="refused")
+    assert background._waiting == {"two": "kept"}
+    gate.opened.set()
+    await background.close()
 
 
 async def test_submitted_messages_wait_for_a_worker(tmp_path: Path) -> None:

@@ -272,8 +272,8 @@ def limits_for(
 
     These are the caller's, those that it had when it stopped here or started, or the runner's.
     """
-    own = msgspec.convert(started.limits, Limits) if started.limits else None
-    return args.get("limits") or stopped.limits or own or config.limits
+    recorded = msgspec.convert(started.limits, Limits) if started.limits else None
+    return args.get("limits") or stopped.limits or recorded or config.limits
 
 
 _counter = itertools.count()

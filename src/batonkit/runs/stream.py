@@ -610,7 +610,9 @@ def _ending_of(error: BaseException) -> StoppedStatus:
         case BaseExceptionGroup():
             inner: Sequence[BaseException] = error.exceptions
             endings = {_ending_of(one) for one in inner}
-            return "failed" if "failed" in endings else "suspended" if "suspended" in endings else "cancelled"
+            if "failed" in endings:
+                return "failed"
+            return "suspended" if "suspended" in endings else "cancelled"
         case SuspendRun():
             return "suspended"
         case asyncio.CancelledError() | KeyboardInterrupt() | SystemExit():

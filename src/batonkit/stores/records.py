@@ -41,9 +41,7 @@ _CLOCK_TOLERANCE = 1.0
 
 def to_lease(record: RunRecord) -> Lease:
     """Return the lease in a record."""
-    cancel_requested = record.cancel_requested
-    inbox = record.inbox
-    return Lease(record.run_id, record.worker, record.fence, record.lease_until, cancel_requested, inbox)
+    return Lease(record.run_id, record.worker, record.fence, record.lease_until, record.cancel_requested, record.inbox)
 
 
 def to_flags(record: RunRecord) -> RunFlags:
@@ -138,13 +136,10 @@ def after_cancel_request(record: RunRecord, when: CancelWhen) -> RunRecord | Non
 
 def is_runnable(record: RunRecord, teams: Collection[str] | None, reader: int, now: float) -> bool:
     """Return whether `runnable` should return a run."""
-    if record.reader > reader:
+    if record.reader > reader or (teams is not None and record.team not in teams):
         return False
-    if record.status == "running":
-        is_due = record.wake_at <= now and not has_valid_lease(record, now)
-    else:
-        is_due = record.status == "suspended" and 0 < record.wake_at <= now and not has_valid_lease(record, now)
-    return is_due and (teams is None or record.team in teams)
+    needs_worker = record.status == "running" or (record.status == "suspended" and record.wake_at > 0)
+    return needs_worker and record.wake_at <= now and not has_valid_lease(record, now)
 
 
 def runnable_order(record: RunRecord) -> tuple[int, int]:
@@ -155,7 +150,7 @@ def runnable_order(record: RunRecord) -> tuple[int, int]:
 def first_runnable(
     records: Iterable[RunRecord], *, limit: int, per_owner: int | None, driven: Mapping[str, int]
 ) -> Sequence[RunRecord]:
-    """Return the runnable runs that `runnable` returns of all of them."""
+    """Select from all runnable runs those that `runnable` returns, in its order."""
     first: list[RunRecord] = []
     counts = Counter(driven)
     for record in sorted(records, key=runnable_order):
@@ -277,6 +272,14 @@ def require_run(found: T | None, run_id: str, store: object) -> T:
     if found is None:
         raise RunNotFoundError(run_id, store=repr(store))
     return found
+
+
+def copy_of(failure: StoreError) -> StoreError:
+    """Return an error of its own for each waiter, because raising it adds a traceback and notes."""
+    copy = StoreError(str(failure))
+    copy.store = failure.store
+    copy.__cause__ = failure
+    return copy
 
 
 def is_expired(record: RunRecord, older_than: float, status: Collection[RunStatus], now: float) -> bool:

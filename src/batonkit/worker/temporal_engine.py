@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -273,9 +274,9 @@ class TemporalEngine:
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""
-        stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([stopping], timeout=seconds)
-        stopping.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
 
 async def _beat() -> None:

@@ -114,11 +114,11 @@ class RunRepository:
 
     def claim(self, run_id: str) -> None:
         """Register the current task as the driver of a run. Raises RunConflictError if it has one."""
-        known = self._driven.get(run_id)
+        other = self._driven.get(run_id)
         driver = asyncio.current_task()
         assert driver is not None
         # The driver of an event loop that was closed has stopped without a trace.
-        if known is not None and not known.done() and not known.get_loop().is_closed():
+        if other is not None and not other.done() and not other.get_loop().is_closed():
             raise RunConflictError(run_id, "this process drives it already", problem="cannot be driven twice")
         self._driven[run_id] = driver
 
