@@ -214,11 +214,15 @@ class TemporalEngine:
         )
         running = asyncio.create_task(worker.run())
         stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not running.done():
-            await worker.shutdown()
-        await running
+        try:
+            await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await worker.shutdown()
+            await running
+        finally:
+            stopping.cancel()
+            running.cancel()
+            await asyncio.wait([running])
 
     async def _dispatch(self, driver: RunDriver, client: Client) -> None:
         """Start a workflow for each runnable run, or wake the one it has."""
