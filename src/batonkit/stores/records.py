@@ -314,7 +314,7 @@ def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
 
 
 def origins_left_by(previous: RunRecord) -> tuple[str, ...]:
-    """Return the origins of the data that the next run of a thread may hold, apart from the thread itself."""
+    """Return the origins that the next run of a thread inherits, whose data it may hold."""
     return (*previous.origins, *origins_of(previous.owner, ""))
 
 

@@ -396,7 +396,7 @@ class RunRepository:
         )
 
     async def _origins_before(self, started: RunStarted) -> tuple[str, ...]:
-        """Return the origins of the data that a run whose log exists already had from the run before it."""
+        """Return the origins that a run with a finished log inherited from the run before it."""
         previous = await self.store.record(started.previous_run_id) if started.previous_run_id else None
         return () if previous is None else origins_left_by(previous)
 
