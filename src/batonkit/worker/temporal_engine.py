@@ -8,6 +8,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any
 
+from msgspec import Struct
+
 from .._checks import check_arguments
 from ..errors import MissingExtraError, StoreError
 from ..runs.stored.recovery import FailedAttempts, RecoveryLoop
@@ -82,6 +84,16 @@ class RunWorkflow:
         workflow.continue_as_new(run_id)
 
 
+class _Dispatch(Struct, frozen=True):
+    """The state in which a run was dispatched last."""
+
+    fence: int
+    seq: int
+    """The number of lines that its log had."""
+    again_at: float
+    """The monotonic time at which it is dispatched again even if nothing has changed."""
+
+
 class TemporalEngine:
     """Dispatches runs as workflows of Temporal.
 
@@ -112,8 +124,7 @@ class TemporalEngine:
         self._prefix = prefix
         self._client = client
         self._stopping = asyncio.Event()
-        self._dispatched: dict[str, tuple[int, int, float]] = {}
-        """The fence and the length of the log with which a run was dispatched, and when to do it again."""
+        self._dispatched: dict[str, _Dispatch] = {}
         self._last_success = monotonic()
         self._problem = ""
 
@@ -255,8 +266,8 @@ class TemporalEngine:
 
     def _is_new(self, record: RunRecord) -> bool:
         """Return whether a run was not dispatched as it is, or long ago."""
-        fence, seq, until = self._dispatched.get(record.run_id, (0, 0, 0.0))
-        return (fence, seq) != (record.fence, record.seq) or until <= monotonic()
+        last = self._dispatched.get(record.run_id)
+        return last is None or (last.fence, last.seq) != (record.fence, record.seq) or last.again_at <= monotonic()
 
     async def _start(self, client: Client, record: RunRecord, *, by_team: bool) -> None:
         # A run that no worker has had yet cannot have a workflow that waits for a signal.
@@ -271,7 +282,7 @@ class TemporalEngine:
             priority=Priority(priority_key=min(5, max(1, 3 - record.priority))),
             **signal,
         )
-        self._dispatched[record.run_id] = (record.fence, record.seq, monotonic() + _DISPATCH_AGAIN)
+        self._dispatched[record.run_id] = _Dispatch(record.fence, record.seq, monotonic() + _DISPATCH_AGAIN)
 
     def _task_queue(self, team: str) -> str:
         return f"{self._prefix}-{team or 'any'}"
