@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unfinished import recover
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from batonkit import Agent, Runner, tool
 from batonkit.errors import (
@@ -21,8 +21,9 @@ from batonkit.errors import (
 )
 from batonkit.log import Event, RunStarted, UserMessageAdded
 from batonkit.messages import AssistantMessage, UserMessage, text_of
+from batonkit.runs import BackgroundRunner
 from batonkit.runs.threads import inbox as inbox_module
-from batonkit.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
+from batonkit.stores import KeyValueStore, MemoryStore, RunRecord, SQLiteStore, Store
 from batonkit.testing import FaultyStore, ScriptedModel, call
 
 
@@ -280,6 +281,49 @@ async def test_leaving_a_stream_that_waits_withdraws_the_message(store: Store | 
     assert len(await runner.thread("t").runs()) == 1
 
 
+class LateReader(FaultyStore):
+    """A store that shows the record of run `r` only once another process drives it."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.is_driven = asyncio.Event()
+
+    async def record(self, run_id: str) -> RunRecord | None:
+        if run_id == "r":
+            await self.is_driven.wait()
+        return await self.inner.record(run_id)
+
+
+async def test_cancelling_an_unread_stream_cancels_its_run_in_another_process() -> None:
+    first = Gate()
+    last = Gate()
+
+    @tool
+    def wave() -> str:
+        """Wave."""
+        return "waved"
+
+    steps = [call("look"), "one", [call("wave") for _ in range(150)], call("wait"), "two"]
+    wait = tool(last.tool.function, name="wait")
+    store = MemoryStore()
+    elsewhere = Runner(Agent("Desk", model=ScriptedModel(steps), tools=[first.tool, wait, wave]), store=store)
+    late = LateReader(store)
+    here = Runner(Agent("Desk", model=ScriptedModel([]), tools=[first.tool, wait, wave]), store=late)
+    before = asyncio.create_task(elsewhere.run("one", thread="t"))
+    await first.entered.wait()
+    async with here.stream("two", thread="t", when_busy="queue", run_id="r") as stream:
+        await until_waiting(here)
+        first.opened.set()
+        await before
+        driving = asyncio.create_task(elsewhere.runs.drive("r"))
+        await last.entered.wait()
+        late.is_driven.set()
+        await until(lambda: stream._queue is not None and stream._queue.is_full)
+        await stream.cancel()
+        async with asyncio.timeout(PATIENCE):
+            assert (await driving).status == "cancelled"
+
+
 async def test_cancelling_a_waiting_message_removes_it(store: Store | None) -> None:
     gate = Gate()
     runner = desk(gate, store)
@@ -309,6 +353,20 @@ async def test_a_full_inbox_is_refused(store: Store | None, monkeypatch: pytest.
         await runner.run("three", thread="t", when_busy="queue")
     gate.opened.set()
     await asyncio.gather(first, second)
+
+
+async def test_the_context_of_a_refused_message_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "MAX_WAITING", 1)
+    gate = Gate()
+    background = BackgroundRunner(desk(gate, MemoryStore()))
+    await background.start("one", thread="t")
+    await gate.entered.wait()
+    await background.start("two", thread="t", when_busy="queue", run_id="two", context="kept")
+    with pytest.raises(InboxFullError):
+        await background.start("three", thread="t", when_busy="queue", context="refused")
+    assert background._waiting == {"two": "kept"}
+    gate.opened.set()
+    await background.close()
 
 
 async def test_submitted_messages_wait_for_a_worker(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from batonkit.agents import AgentContext
 from batonkit.errors import ModelError, RunConflictError, ThreadBusyError, TransferError
 from batonkit.log import RunStarted
 from batonkit.messages import text_of
-from batonkit.testing import ScriptedModel, call, transfer_to
+from batonkit.stores import MemoryStore
+from batonkit.testing import FaultyStore, ScriptedModel, call, transfer_to
 
 
 @tool
@@ -321,3 +322,15 @@ async def test_values_for_the_thread_are_passed_on_to_its_next_run(tmp_path: Pat
     assert await turn(thread="t") == "4 ['other', 'thread:count']"
     assert await turn(thread="another") == "1 ['other', 'thread:count']"
     assert await turn() == "1 ['other', 'thread:count']"
+
+
+async def test_the_next_run_of_a_thread_inherits_its_origins_without_reading_the_record_before() -> None:
+    store = FaultyStore(MemoryStore())
+    runner = Runner(Agent("A", model=ScriptedModel(["one", "two", "three"])), store=store)
+    await runner.run("go", thread="t", owner="ada", run_id="first")
+    await runner.run("go", thread="t", owner="bob", run_id="second")
+    store.calls.clear()
+    await runner.run("go", thread="t", owner="bob", run_id="third")
+    assert "record" not in store.calls
+    assert (await runner.runs.get("second")).origins == ("owner:ada",)
+    assert (await runner.runs.get("third")).origins == ("owner:ada",)

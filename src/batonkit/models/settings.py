@@ -135,16 +135,16 @@ def require_supported(settings: ModelSettings, model: str, lacks: Mapping[str, s
     Raises:
         ModelRequestError: The model lacks a setting.
     """
-    found = [name for name in lacks if _is_set(name, getattr(settings, name))]
-    if not found:
+    unsupported = [name for name in lacks if _is_set(name, getattr(settings, name))]
+    if not unsupported:
         return settings
     if settings.ignore_unsupported:
-        _log.info("%s does not support %s; the request is sent without", model, " and ".join(found))
-        return replace(settings, **dict.fromkeys(found))
-    given = ", ".join(f"{name}=…" for name in found)
-    advice = "; ".join(f"{name}: {lacks[name]}" for name in found)
+        _log.info("%s does not support %s; the request is sent without", model, " and ".join(unsupported))
+        return replace(settings, **dict.fromkeys(unsupported))
+    arguments = ", ".join(f"{name}=…" for name in unsupported)
+    advice = "; ".join(f"{name}: {lacks[name]}" for name in unsupported)
     raise ModelRequestError(
-        f"`{model}` does not support ModelSettings({given}): {advice}. "
+        f"`{model}` does not support ModelSettings({arguments}): {advice}. "
         "ModelSettings(ignore_unsupported=True) leaves out what a model lacks",
         model=model,
     )

@@ -44,17 +44,17 @@ class RunnerOptions(Struct, frozen=True, kw_only=True):
         Raises:
             SetupError: An argument is invalid.
         """
-        given = {name: value for name, value in arguments.items() if value is not UNSET}
-        return replace(self, **{name: _CHECKS[name](caller, value) for name, value in given.items()})
+        changes = {name: value for name, value in arguments.items() if value is not UNSET}
+        return replace(self, **{name: _CHECKS[name](caller, value) for name, value in changes.items()})
 
     def compile(self, team: Team) -> FlowConfig:
         """Return the configuration of the flows of a team. Raises SetupError if they do not fit."""
         rules = self.handoff_rules
         history = self.history
         if rules.loop_fallback is not None and team.members.get(rules.loop_fallback) is None:
-            given = f"HandoffRules(loop_fallback={show(rules.loop_fallback)})"
+            argument = f"HandoffRules(loop_fallback={show(rules.loop_fallback)})"
             names = quote_names([*team.members])
-            raise SetupError(f"{given} is not an agent of the team, which has: {names}")
+            raise SetupError(f"{argument} is not an agent of the team, which has: {names}")
         return FlowConfig(
             team,
             RunConfig(

@@ -17,8 +17,8 @@ _OTHER = re.compile(r"[^A-Za-z0-9._~:@%+=-]")
 
 def check_run_id(run_id: str, parameter: str = "run_id") -> None:
     """Raise InvalidIdError unless a new run may have this id."""
-    if (found := _OTHER.search(run_id)) is not None:
-        raise InvalidIdError(parameter, run_id, found.group(), RUN_ID_CHARACTERS)
+    if (invalid := _OTHER.search(run_id)) is not None:
+        raise InvalidIdError(parameter, run_id, invalid.group(), RUN_ID_CHARACTERS)
 
 
 def check_name(parameter: str, name: str) -> None:

@@ -1,11 +1,11 @@
 """The protocol of backends, which open a run for driving and keep it when it stops; and how a run is set up.
 
-A run without a store has the backend `UnstoredRun`; `stored_backends` has those of runs in a store.
+A run without a store has the backend `UnstoredRun`; `stored/backends.py` has those of runs in a store.
 """
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from time import time
 from typing import Any, Protocol
 
@@ -47,9 +47,11 @@ class OpenRun(Struct, frozen=True):
 class FollowedRun(Struct, frozen=True):
     """A run that is driven elsewhere: its events as they are stored, and then its result."""
 
-    events: AsyncIterator[tuple[int, Event]]
+    events: AsyncGenerator[Event]
     finish: Callable[[], Awaitable[tuple[OpenRun, RunResult[Any]]]]
     """Returns the state and the result of the run, which has stopped."""
+    cancel: Callable[[], Awaitable[None]]
+    """Cancels the run, unless it belongs to another caller, whose run took the message."""
 
 
 class RunBackend(Protocol):
@@ -270,8 +272,8 @@ def limits_for(
 
     These are the caller's, those that it had when it stopped here or started, or the runner's.
     """
-    own = msgspec.convert(started.limits, Limits) if started.limits else None
-    return args.get("limits") or stopped.limits or own or config.limits
+    recorded = msgspec.convert(started.limits, Limits) if started.limits else None
+    return args.get("limits") or stopped.limits or recorded or config.limits
 
 
 _counter = itertools.count()

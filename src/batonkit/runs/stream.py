@@ -5,7 +5,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from time import time
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, get_args
@@ -434,10 +434,15 @@ class RunStream(Generic[Out]):
     async def _read_elsewhere(self, followed: FollowedRun) -> None:
         """Deliver the events and take the result of a run that another worker drives."""
         queue = self._queue
-        async for _, event in followed.events:
-            if queue is not None:
-                queue.put(event)
-                await queue.drain()
+        try:
+            async with aclosing(followed.events) as events:
+                async for event in events:
+                    if queue is not None:
+                        queue.put(event)
+                        await queue.drain()
+        except asyncio.CancelledError:
+            await followed.cancel()
+            raise
         self._opened, result = await followed.finish()
         self._result = result
         if result.error is not None:
@@ -605,7 +610,9 @@ def _ending_of(error: BaseException) -> StoppedStatus:
         case BaseExceptionGroup():
             inner: Sequence[BaseException] = error.exceptions
             endings = {_ending_of(one) for one in inner}
-            return "failed" if "failed" in endings else "suspended" if "suspended" in endings else "cancelled"
+            if "failed" in endings:
+                return "failed"
+            return "suspended" if "suspended" in endings else "cancelled"
         case SuspendRun():
             return "suspended"
         case asyncio.CancelledError() | KeyboardInterrupt() | SystemExit():

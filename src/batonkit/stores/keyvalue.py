@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from .._checks import check_arguments
 from .._wording import type_of
 from ..errors import LogError, SetupError, StoreError
-from . import inboxes as inboxes
+from . import inboxes
 from .memory import RunsInMemory
-from .records import check_layout, join_pieces, keeps_thread_busy, pack_lines, unpack_lines
+from .records import check_layout, copy_of, join_pieces, keeps_thread_busy, pack_lines, unpack_lines
 from .store import InboxState, RunRecord, WaitingMessage
 
 K = TypeVar("K")
@@ -306,7 +306,7 @@ class KeyValueStore(RunsInMemory):
         failures = await _result_of(self._writing)
         for id in ids:
             if id in failures:
-                raise _copy(failures[id])
+                raise copy_of(failures[id])
 
     async def _write_changes(self) -> Mapping[str, StoreError]:
         self._is_writing = True
@@ -448,13 +448,5 @@ async def _result_of(task: "asyncio.Task[T]") -> T:
     await asyncio.wait([task])
     failure = None if task.cancelled() else task.exception()
     if isinstance(failure, StoreError):
-        raise _copy(failure)
+        raise copy_of(failure)
     return task.result()
-
-
-def _copy(failure: StoreError) -> StoreError:
-    """Return an error of its own for each waiter, because raising it adds a traceback and notes."""
-    copy = StoreError(str(failure))
-    copy.store = failure.store
-    copy.__cause__ = failure
-    return copy

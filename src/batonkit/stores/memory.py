@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from .._checks import check_arguments, check_positive
 from ..errors import RunExistsError, ThreadBusyError
 from ..log.codec import READER_VERSION
-from . import inboxes as inboxes
-from . import records
+from . import inboxes, records
 from .records import Append, LeaseMethods, NewLog
 from .store import (
     FINISHED_STATUSES,

@@ -41,9 +41,7 @@ _CLOCK_TOLERANCE = 1.0
 
 def to_lease(record: RunRecord) -> Lease:
     """Return the lease in a record."""
-    cancel_requested = record.cancel_requested
-    inbox = record.inbox
-    return Lease(record.run_id, record.worker, record.fence, record.lease_until, cancel_requested, inbox)
+    return Lease(record.run_id, record.worker, record.fence, record.lease_until, record.cancel_requested, record.inbox)
 
 
 def to_flags(record: RunRecord) -> RunFlags:
@@ -138,13 +136,10 @@ def after_cancel_request(record: RunRecord, when: CancelWhen) -> RunRecord | Non
 
 def is_runnable(record: RunRecord, teams: Collection[str] | None, reader: int, now: float) -> bool:
     """Return whether `runnable` should return a run."""
-    if record.reader > reader:
+    if record.reader > reader or (teams is not None and record.team not in teams):
         return False
-    if record.status == "running":
-        is_due = record.wake_at <= now and not has_valid_lease(record, now)
-    else:
-        is_due = record.status == "suspended" and 0 < record.wake_at <= now and not has_valid_lease(record, now)
-    return is_due and (teams is None or record.team in teams)
+    needs_worker = record.status == "running" or (record.status == "suspended" and record.wake_at > 0)
+    return needs_worker and record.wake_at <= now and not has_valid_lease(record, now)
 
 
 def runnable_order(record: RunRecord) -> tuple[int, int]:
@@ -155,7 +150,7 @@ def runnable_order(record: RunRecord) -> tuple[int, int]:
 def first_runnable(
     records: Iterable[RunRecord], *, limit: int, per_owner: int | None, driven: Mapping[str, int]
 ) -> Sequence[RunRecord]:
-    """Return the runnable runs that `runnable` returns of all of them."""
+    """Select from all runnable runs those that `runnable` returns, in its order."""
     first: list[RunRecord] = []
     counts = Counter(driven)
     for record in sorted(records, key=runnable_order):
@@ -279,6 +274,14 @@ def require_run(found: T | None, run_id: str, store: object) -> T:
     return found
 
 
+def copy_of(failure: StoreError) -> StoreError:
+    """Return an error of its own for each waiter, because raising it adds a traceback and notes."""
+    copy = StoreError(str(failure))
+    copy.store = failure.store
+    copy.__cause__ = failure
+    return copy
+
+
 def is_expired(record: RunRecord, older_than: float, status: Collection[RunStatus], now: float) -> bool:
     """Return whether `expire` should delete a run."""
     return record.status in status and record.changed_at <= now - older_than and not has_valid_lease(record, now)
@@ -310,10 +313,9 @@ def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
     return replace(record, origins=tuple(dict.fromkeys(known)))
 
 
-def origins_after(previous: RunRecord, *, owner: str, thread: str) -> tuple[str, ...]:
-    """Return the `origins` of a run that follows another one, whose data it may hold."""
-    own = origins_of(owner, thread)
-    return tuple([origin for origin in (*previous.origins, *origins_of(previous.owner, "")) if origin not in own])
+def origins_left_by(previous: RunRecord) -> tuple[str, ...]:
+    """Return the origins that the next run of a thread inherits, whose data it may hold."""
+    return (*previous.origins, *origins_of(previous.owner, ""))
 
 
 def erased_origin(owner: str, thread: str) -> str:

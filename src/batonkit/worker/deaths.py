@@ -63,10 +63,10 @@ class DeathCounter:
     async def _count(self, record: RunRecord) -> int:
         store = self._repository.store
         note = (await store.notes(record.run_id)).get(DEATHS_NOTE)
-        known = Deaths() if note is None else msgspec.json.decode(note, type=Deaths)
-        if not has_died(record) or (known.fence == record.fence and known.seq == record.seq):
-            return known.count if known.seq == record.seq else 0
-        count = known.count + 1 if known.seq == record.seq else 1
+        counted = Deaths() if note is None else msgspec.json.decode(note, type=Deaths)
+        if not has_died(record) or (counted.fence == record.fence and counted.seq == record.seq):
+            return counted.count if counted.seq == record.seq else 0
+        count = counted.count + 1 if counted.seq == record.seq else 1
         deaths = Deaths(count, record.seq, record.fence)
         await store.put_note(record.run_id, DEATHS_NOTE, msgspec.json.encode(deaths))
         return count

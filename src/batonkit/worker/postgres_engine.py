@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar, cast
 
@@ -201,12 +202,12 @@ class PostgresEngine:
         async def offer(records: Sequence[RunRecord]) -> None:
             # One transaction for each owner, so that no two workers wait for each other's locks.
             for owner in sorted({record.owner for record in records}):
-                own = [record for record in records if record.owner == owner]
+                of_owner = [record for record in records if record.owner == owner]
                 values = {
-                    "run_ids": [record.run_id for record in own],
-                    "owners": [owner] * len(own),
-                    "teams": [record.team for record in own],
-                    "priorities": [record.priority for record in own],
+                    "run_ids": [record.run_id for record in of_owner],
+                    "owners": [owner] * len(of_owner),
+                    "teams": [record.team for record in of_owner],
+                    "priorities": [record.priority for record in of_owner],
                 }
                 await self._execute(_OFFER, values)
 
@@ -239,9 +240,9 @@ class PostgresEngine:
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""
-        stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([stopping], timeout=seconds)
-        stopping.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _open(self) -> QueueSchema:
         """Create the queue's schema if necessary."""

@@ -3,9 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 from typing import Any
+
+from msgspec import Struct
 
 from .._checks import check_arguments
 from ..errors import MissingExtraError, StoreError
@@ -81,6 +84,16 @@ class RunWorkflow:
         workflow.continue_as_new(run_id)
 
 
+class _Dispatch(Struct, frozen=True):
+    """The state in which a run was dispatched last."""
+
+    fence: int
+    seq: int
+    """The number of lines that its log had."""
+    again_at: float
+    """The monotonic time at which it is dispatched again even if nothing has changed."""
+
+
 class TemporalEngine:
     """Dispatches runs as workflows of Temporal.
 
@@ -111,8 +124,7 @@ class TemporalEngine:
         self._prefix = prefix
         self._client = client
         self._stopping = asyncio.Event()
-        self._dispatched: dict[str, tuple[int, int, float]] = {}
-        """The fence and the length of the log with which a run was dispatched, and when to do it again."""
+        self._dispatched: dict[str, _Dispatch] = {}
         self._last_success = monotonic()
         self._problem = ""
 
@@ -213,11 +225,15 @@ class TemporalEngine:
         )
         running = asyncio.create_task(worker.run())
         stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not running.done():
-            await worker.shutdown()
-        await running
+        try:
+            await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await worker.shutdown()
+            await running
+        finally:
+            stopping.cancel()
+            running.cancel()
+            await asyncio.wait([running])
 
     async def _dispatch(self, driver: RunDriver, client: Client) -> None:
         """Start a workflow for each runnable run, or wake the one it has."""
@@ -250,8 +266,8 @@ class TemporalEngine:
 
     def _is_new(self, record: RunRecord) -> bool:
         """Return whether a run was not dispatched as it is, or long ago."""
-        fence, seq, until = self._dispatched.get(record.run_id, (0, 0, 0.0))
-        return (fence, seq) != (record.fence, record.seq) or until <= monotonic()
+        last = self._dispatched.get(record.run_id)
+        return last is None or (last.fence, last.seq) != (record.fence, record.seq) or last.again_at <= monotonic()
 
     async def _start(self, client: Client, record: RunRecord, *, by_team: bool) -> None:
         # A run that no worker has had yet cannot have a workflow that waits for a signal.
@@ -266,16 +282,16 @@ class TemporalEngine:
             priority=Priority(priority_key=min(5, max(1, 3 - record.priority))),
             **signal,
         )
-        self._dispatched[record.run_id] = (record.fence, record.seq, monotonic() + _DISPATCH_AGAIN)
+        self._dispatched[record.run_id] = _Dispatch(record.fence, record.seq, monotonic() + _DISPATCH_AGAIN)
 
     def _task_queue(self, team: str) -> str:
         return f"{self._prefix}-{team or 'any'}"
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""
-        stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([stopping], timeout=seconds)
-        stopping.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
 
 async def _beat() -> None:

@@ -174,8 +174,9 @@ class SDKTransport:
         import openai
 
         name = self._name
-        parameters = {name: value for name, value in body.items() if name not in _UNKNOWN_TO_SDK}
-        extra_body = {**{name: body[name] for name in _UNKNOWN_TO_SDK if name in body}, **(settings.extra_body or {})}
+        parameters = {field: value for field, value in body.items() if field not in _UNKNOWN_TO_SDK}
+        unknown = {field: body[field] for field in _UNKNOWN_TO_SDK if field in body}
+        extra_body = {**unknown, **(settings.extra_body or {})}
         parameters |= {
             "extra_headers": settings.extra_headers,
             "extra_query": settings.extra_query,

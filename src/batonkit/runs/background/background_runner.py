@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from ..._checks import check_arguments
 from ...errors import BatonError, RunConflictError, RunNotFoundError, ShuttingDownError, ThreadBusyError
@@ -23,8 +23,6 @@ from ..stored.recovery import FailedAttempts, RecoveryLoop
 from ..stream import RunStream
 from .broadcast import Broadcast, Subscriber, iter_batches
 from .watching import watch_batches
-
-T = TypeVar("T")
 
 _logger = logging.getLogger("baton.runner")
 _MAX_POLL_INTERVAL = 1.0
@@ -143,7 +141,11 @@ class BackgroundRunner:
             if len(self._waiting) > _MAX_WAITING:
                 # Messages that steered a run, or that another process made a run of, stay here.
                 del self._waiting[next(iter(self._waiting))]
-            await inbox.send(started, args, mode)
+            try:
+                await inbox.send(started, args, mode)
+            except BaseException:
+                self._waiting.pop(started.run_id, None)
+                raise
             return started.run_id
 
     def _take_promoted(self, message: WaitingMessage) -> None:
@@ -225,14 +227,14 @@ class BackgroundRunner:
         broadcast = self._broadcasts.get(run_id)
         if broadcast is None:
             watched = watch_batches(self.runner._repository, run_id, after=after)
-            async with aclosing(iter_batches(watched, silence)) as found:
-                async for batches in found:
-                    yield batches[0] if batches else ()
+            async with aclosing(iter_batches(watched, silence)) as batches:
+                async for arrived in batches:
+                    yield arrived[0] if arrived else ()
             return
         subscriber = broadcast.subscribe(after)
         try:
-            while (taken := await subscriber.take(silence)) is not None:
-                yield taken
+            while (batch := await subscriber.take(silence)) is not None:
+                yield batch
         finally:
             subscriber.stop_timer()
             broadcast.subscribers.discard(subscriber)

@@ -90,7 +90,9 @@ class RunRelay:
         self._channel = keeper if isinstance(keeper, SupportsChannel) else None
         self._sender = ""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._listening: set[asyncio.Task[None]] = set()
+        """The tasks from `start` to `close`."""
+        self._publishing: set[asyncio.Task[None]] = set()
         self._watchers: dict[str, set[Watcher]] = {}
         self._interest: dict[str, float] = {}
         """The runs that other processes watch, and until when they do."""
@@ -106,25 +108,29 @@ class RunRelay:
     def start(self) -> None:
         """Listen to the channel until the event loop ends or `close`; safe to call again."""
         loop = asyncio.get_running_loop()
-        if self._channel is None or (self._loop is loop and self._tasks):
+        if self._channel is None or (self._loop is loop and self._listening):
             return
         # A new name for each event loop: it may be that of a forked process.
         self._loop = loop
         self._flush_timer = None
+        self._publishing = set()
         self._sender = os.urandom(8).hex()
-        self._tasks = {
+        self._listening = {
             asyncio.create_task(self._listen(self._channel), name="baton relay"),
             asyncio.create_task(self._announce_often(), name="baton relay announcements"),
         }
 
     async def close(self) -> None:
-        """Stop listening."""
-        tasks = self._tasks
-        self._tasks = set()
+        """Send what watchers have not been told yet, and stop listening."""
+        listening = self._listening
+        self._listening = set()
         if self._loop is asyncio.get_running_loop():
-            for task in tasks:
+            if self._flush_timer is not None:
+                self._flush_timer.cancel()
+                self._flush()
+            for task in listening:
                 task.cancel()
-            if tasks:
+            if tasks := listening | self._publishing:
                 await asyncio.wait(tasks)
         self._loop = None
         self.is_live = False
@@ -151,8 +157,9 @@ class RunRelay:
 
     def leave(self, run_id: str) -> None:
         """Tell watchers of this run no more."""
-        for known in (self._driven, self._deltas, self._partial):
-            known.pop(run_id, None)
+        self._driven.pop(run_id, None)
+        self._deltas.pop(run_id, None)
+        self._partial.pop(run_id, None)
 
     def is_watched(self, run_id: str) -> bool:
         """Return whether another process watches a run that is driven here."""
@@ -194,8 +201,8 @@ class RunRelay:
 
     def _spawn(self, messages: Sequence[RelayMessage]) -> None:
         task = asyncio.ensure_future(self._publish(messages))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
 
     async def _publish(self, messages: Sequence[RelayMessage]) -> None:
         if self._channel is None or not messages:

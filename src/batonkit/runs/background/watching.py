@@ -53,10 +53,12 @@ async def watch_batches(
                 yield deltas
             if record.status != "running":
                 return
-            most = _MAX_RELAYED_INTERVAL if watcher.is_relayed else _MAX_POLL_INTERVAL
-            pause = _MIN_POLL_INTERVAL if lines and not watcher.is_relayed else min(pause * 1.5, most)
             if watcher.is_relayed:
-                pause = most
+                pause = _MAX_RELAYED_INTERVAL
+            elif lines:
+                pause = _MIN_POLL_INTERVAL
+            else:
+                pause = min(pause * 1.5, _MAX_POLL_INTERVAL)
             await watcher.wait(pause)
 
 
@@ -73,12 +75,12 @@ def _new_deltas(watcher: Watcher, decoder: EventDecoder, seen: int) -> list[tupl
 
     Older ones are in the log, and later ones wait for their event.
     """
-    found: list[tuple[int, Delta]] = []
+    deltas: list[tuple[int, Delta]] = []
     while watcher.deltas and watcher.deltas[0][0] <= seen:
         number, encoded = watcher.deltas.popleft()
         if number == seen:
             try:
-                found.append((number, decoder.read_delta(encoded)))
+                deltas.append((number, decoder.read_delta(encoded)))
             except LogError:
                 continue  # A delta of a newer version.
-    return found
+    return deltas

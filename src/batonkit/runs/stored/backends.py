@@ -17,7 +17,6 @@ from ..answers import resume_events
 from ..opening import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
 from ..result import StoppedStatus
 from ..run_args import ResumeArgs, RunArgs
-from ..threads.thread import ThreadState
 from .journal import Journal, SupportsStop
 from .repository import RunRepository, is_drivable, was_cancelled
 
@@ -32,13 +31,7 @@ class _StoredBackend:
         self._repository = repository
         self._journal: Journal | None = None
 
-    def _attach(
-        self,
-        opened: OpenRun,
-        journal: Journal,
-        run: SupportsStop,
-        thread: ThreadState,
-    ) -> OpenRun:
+    def _attach(self, opened: OpenRun, journal: Journal, run: SupportsStop) -> OpenRun:
         """Let the run write to the store from now on, and renew its lease."""
         repository = self._repository
         state = opened.flow.run
@@ -78,7 +71,11 @@ class NewRun(_StoredBackend):
         repository = self._repository
         started, thread = await repository.prepare(self._started, self._args)
         journal = self._journal = Journal(
-            repository.store, create=partial(self._create, started), sink=sink, thread=started.thread, run=run
+            repository.store,
+            create=partial(self._create, started, thread.origins),
+            sink=sink,
+            thread=started.thread,
+            run=run,
         )
         opened = open_run(
             started,
@@ -89,14 +86,14 @@ class NewRun(_StoredBackend):
             prior_entries=thread.entries,
             is_whole=thread.is_whole,
         )
-        return self._attach(opened, journal, run, thread)
+        return self._attach(opened, journal, run)
 
     async def create_and_open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Create the run at once and open it. Raises ThreadBusyError."""
         repository = self._repository
         deadline = monotonic() + self._repository.ttl
         started, thread = await repository.prepare(self._started, self._args)
-        lease = await self._create(started, [encode_header(), encode_event(started)])
+        lease = await self._create(started, thread.origins, [encode_header(), encode_event(started)])
         log = Log()
         opened = open_run(
             started, log, repository.config, self._args, prior_entries=thread.entries, is_whole=thread.is_whole
@@ -113,12 +110,12 @@ class NewRun(_StoredBackend):
         )
         if sink is not None:
             sink.put(started)
-        return self._attach(opened, journal, run, thread)
+        return self._attach(opened, journal, run)
 
-    async def _create(self, started: RunStarted, lines: Sequence[bytes]) -> Lease:
+    async def _create(self, started: RunStarted, origins: tuple[str, ...], lines: Sequence[bytes]) -> Lease:
         repository = self._repository
         sent = monotonic()
-        lease = await repository.create(started, lines, worker=new_id(), ttl=repository.ttl)
+        lease = await repository.create(started, lines, origins=origins, worker=new_id(), ttl=repository.ttl)
         if self._journal is not None:
             self._journal.lease_deadline = sent + repository.ttl
         return lease
@@ -176,7 +173,7 @@ class ReopenedRun(_StoredBackend):
                 await repository.store_cancelled(record, lease)
                 raise was_cancelled(self.run_id)
             await repository.check_last(record)
-            opened, thread = await self._load(record, local)
+            opened = await self._load(record, local)
         except BaseException:
             await repository.store.release(lease)
             raise
@@ -197,9 +194,9 @@ class ReopenedRun(_StoredBackend):
         if before.status == "running" and before.lease_until:
             journal.previous_worker = before.worker
             journal.last_heartbeat = before.lease_until - before.lease_seconds
-        return self._attach(opened, journal, run, thread)
+        return self._attach(opened, journal, run)
 
-    async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, ThreadState]:
+    async def _load(self, record: RunRecord, local: StoppedRun) -> OpenRun:
         repository = self._repository
         log = Log(await repository.events(self.run_id))
         require_known_events(log.events)
@@ -207,11 +204,11 @@ class ReopenedRun(_StoredBackend):
         if isinstance(log.events[-1], RunCompleted):
             raise RunError(f"run `{self.run_id}` has completed and cannot be resumed")
         check_team(started, repository.fingerprint, self._args)
-        # A suspended run that is driven is one of whose interrupts has expired.
+        # If a suspended run is driven, one of its interrupts has expired.
         first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
         first_events = () if first is None else first(log, await repository.time_for(log))
         thread = await repository.threads.state_after(started.previous_run_id)
-        opened = open_run(
+        return open_run(
             started,
             log,
             repository.config,
@@ -222,4 +219,3 @@ class ReopenedRun(_StoredBackend):
             stopped=local,
             record=record,
         )
-        return opened, thread

@@ -200,6 +200,7 @@ class Journal:
                 await self._write(_Batch(lines, None, delivery, take=taken))
             except MessageGoneError:
                 continue  # One was withdrawn meanwhile.
+            self._count += len(events)
             return events
         return ()
 

@@ -57,13 +57,13 @@ class FailedAttempts:
 
     async def failed(self, run_id: str, error: Exception) -> float:
         """Record that a run could not be driven; return the seconds to wait before the next attempt."""
-        known = self._delays.get(run_id)
+        last_delay = self._delays.get(run_id)
         first = _FIRST_DELAY
         most = _MAX_DELAY
         if isinstance(error, PERMANENT_ERRORS):
             first = _PERMANENT_DELAY
             most = _PERMANENT_DELAY
-        seconds = first if known is None else min(max(known.seconds, first) * 2, most)
+        seconds = first if last_delay is None else min(max(last_delay.seconds, first) * 2, most)
         self.postpone(run_id, seconds)
         _logger.warning("could not take over run `%s`; retrying in %g s", run_id, seconds, exc_info=error)
         await self._note(run_id, f"{type(error).__name__}: {error}")

@@ -37,7 +37,7 @@ from ...stores import (
     SupportsInbox,
 )
 from ...stores.parts import require_part
-from ...stores.records import check_is_last, origins_after, origins_of
+from ...stores.records import check_is_last, origins_left_by, origins_of
 from ...team.follow import FlowConfig, TeamFlow
 from ...team.requests import RecordedRequest, read_requests
 from ...team.tasks import known_tasks
@@ -114,11 +114,11 @@ class RunRepository:
 
     def claim(self, run_id: str) -> None:
         """Register the current task as the driver of a run. Raises RunConflictError if it has one."""
-        known = self._driven.get(run_id)
+        other = self._driven.get(run_id)
         driver = asyncio.current_task()
         assert driver is not None
         # The driver of an event loop that was closed has stopped without a trace.
-        if known is not None and not known.done() and not known.get_loop().is_closed():
+        if other is not None and not other.done() and not other.get_loop().is_closed():
             raise RunConflictError(run_id, "this process drives it already", problem="cannot be driven twice")
         self._driven[run_id] = driver
 
@@ -228,7 +228,10 @@ class RunRepository:
         schedule: Schedule = ANY_TIME,
         **options: Unpack[CreateOptions],
     ) -> Lease:
-        """Create a run in the store with its first lines; it must follow the last run of its thread."""
+        """Create a run in the store with its first lines; it must follow the last run of its thread.
+
+        `origins` are those of the data that its thread passes on, such as values and summaries: `erase` must find it.
+        """
         fields = CreateOptions(
             thread=started.thread,
             previous=started.previous_run_id,
@@ -240,11 +243,9 @@ class RunRepository:
             notes=summary_note([started]),
         )
         fields.update(options)
-        previous = await self.store.record(started.previous_run_id) if started.previous_run_id else None
-        if previous is not None:
-            # The thread passes values and summaries on, which `erase` must find.
-            inherited = origins_after(previous, owner=started.owner, thread=started.thread)
-            fields["origins"] = tuple(dict.fromkeys((*fields.get("origins", ()), *inherited)))
+        own_origins = origins_of(started.owner, started.thread)
+        inherited = [origin for origin in fields.get("origins", ()) if origin not in own_origins]
+        fields["origins"] = tuple(dict.fromkeys(inherited))
         return await self.store.create(started.run_id, lines, **fields)
 
     async def finish(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:
@@ -362,8 +363,9 @@ class RunRepository:
         if mode != "error":
             require_part(self.store, SupportsInbox, f'when_busy="{mode}"')
         try:
-            prepared, _ = await self.prepare(started, args)
-            await self.create(prepared, [encode_header(), encode_event(prepared)], schedule=schedule)
+            prepared, thread = await self.prepare(started, args)
+            lines = [encode_header(), encode_event(prepared)]
+            await self.create(prepared, lines, schedule=schedule, origins=thread.origins)
         except ThreadBusyError:
             if mode == "error":
                 raise
@@ -382,14 +384,21 @@ class RunRepository:
 
     async def _create_stopped(self, log: Log, status: StoppedStatus) -> None:
         events = log.events
+        started = run_started_event(events)
         await self.create(
-            run_started_event(events),
+            started,
             [encode_header(), *map(encode_event, events)],
             status=status,
             previous=None,
             wake_at=first_deadline(log.open_interrupts().values()) if status == "suspended" else 0.0,
+            origins=await self._origins_before(started),
             notes=summary_note(events),
         )
+
+    async def _origins_before(self, started: RunStarted) -> tuple[str, ...]:
+        """Return the origins that a run with a finished log inherited from the run before it."""
+        previous = await self.store.record(started.previous_run_id) if started.previous_run_id else None
+        return () if previous is None else origins_left_by(previous)
 
     async def delete(self, run_id: str) -> bool:
         """Delete a run; return whether it existed. Raises RunConflictError if it is being driven."""
@@ -415,7 +424,7 @@ class RunRepository:
                 status="suspended",
                 previous=previous,
                 forked_from=source.run_id if is_stored else "",
-                origins=origins_of(source.owner, source.thread),
+                origins=(*origins_of(source.owner, source.thread), *await self._origins_before(started)),
             )
         except ThreadBusyError as error:
             raise ThreadExistsError(thread, error.run_id) from None

@@ -226,7 +226,6 @@ class Runs(Generic[C, Out]):
         check_name("thread", thread or "")
         recorded = await self._events_of(run)
         source = run_started_event(recorded)
-        # The fork is kept beside the other run or, in a new thread, beside the runs of that thread.
         events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
         return await self._access.repository.create_fork(events, source, thread=thread or "")
 

@@ -96,10 +96,10 @@ async def read_summaries(store: SupportsNotes, run_ids: Sequence[str]) -> Mappin
     Raises:
         StoreError: A summary is damaged.
     """
-    found: dict[str, RunSummary] = {}
+    summaries: dict[str, RunSummary] = {}
     for run_id, note in (await store.read_notes(run_ids, SUMMARY_NOTE)).items():
         try:
-            found[run_id] = _decoder.decode(note)
+            summaries[run_id] = _decoder.decode(note)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StoreError(f"the summary of run `{run_id}` is damaged: {error}", store=repr(store)) from error
-    return found
+    return summaries

@@ -23,7 +23,13 @@ class CreateRun(Protocol):
     """Creates a run in the store; see `RunRepository.create`."""
 
     def __call__(
-        self, started: RunStarted, lines: Sequence[bytes], *, schedule: Schedule, from_inbox: bool
+        self,
+        started: RunStarted,
+        lines: Sequence[bytes],
+        *,
+        schedule: Schedule,
+        from_inbox: bool,
+        origins: tuple[str, ...],
     ) -> Awaitable[Lease]:
         """Create the run."""
         ...
@@ -74,9 +80,9 @@ class Inbox:
             message = waiting[0]
             started, start_at, schedule = from_message(message)
             try:
-                started, _ = await self._prepare(started, RunArgs(start_at=start_at))
+                started, state = await self._prepare(started, RunArgs(start_at=start_at))
                 lines = [encode_header(), encode_event(started)]
-                await self._create(started, lines, schedule=schedule, from_inbox=True)
+                await self._create(started, lines, schedule=schedule, from_inbox=True, origins=state.origins)
             except ThreadBusyError:
                 # The unfinished run must learn of the message, or else its end would be the end of the thread.
                 if await self._store.notify(thread):

@@ -158,10 +158,10 @@ def part_from_note(note: bytes, run_id: str, seq: int) -> ThreadPart | None:
     if encoded is None:
         return None
     try:
-        found = _decoder.decode(encoded)
-        if found.version != _VERSION or found.seq != seq:
+        content = _decoder.decode(encoded)
+        if content.version != _VERSION or content.seq != seq:
             return None
-        return _to_part(found, run_id)
+        return _to_part(content, run_id)
     except (msgspec.MsgspecError, UnicodeDecodeError, LogError):
         # Another version has written it.
         return None

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import RunNotFoundError, SetupError, ThreadBusyError
 from ...log import Event, HistorySummary, OpenTask, decode_lines
@@ -21,6 +22,7 @@ from ...stores import (
     WaitingMessage,
     iter_records,
 )
+from ...stores.records import origins_left_by
 from .parts import ThreadPart, part_from_log, part_from_note
 
 _CACHE_SIZE = 256
@@ -42,6 +44,8 @@ class ThreadState(Struct, frozen=True):
     """The open tasks, the innermost last."""
     is_whole: bool = True
     """False if the entries that the summary for all readers replaces are left out."""
+    origins: tuple[str, ...] = ()
+    """The origins of its data: what `RunRecord.origins` of the next run must name besides its own owner and thread."""
 
 
 NO_THREAD = ThreadState()
@@ -100,7 +104,7 @@ class ThreadReader:
                 break
             current = await pages.get(part.previous)
         if unread:
-            state = _continue(state, unread, first_run, whole=whole)
+            state = replace(_continue(state, unread, first_run, whole=whole), origins=origins_left_by(record))
             _keep(self._cache, (record.run_id, record.seq, whole), state)
         return state
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from time import monotonic
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...stores import RunRecord, SupportsInbox, WaitMode, iter_records
 from ...stores.parts import require_part
 from ...team.follow import TeamFlow
 from ...team.tasks import last_active_agent
-from ..background.watching import watch_run
+from ..background.watching import watch_batches
 from ..opening import FollowedRun, NullBackend, OpenRun, open_run, run_started_event
 from ..result import RunResult, StoppedStatus
 from ..run_args import ResumeArgs, RunArgs
@@ -151,17 +152,19 @@ class WaitingRun:
         async def finish() -> tuple[OpenRun, RunResult[Any]]:
             return await self._stopped_run(run_id)
 
-        return FollowedRun(self._watch(run_id), finish)
-
-    async def _watch(self, run_id: str) -> AsyncIterator[tuple[int, Event]]:
-        try:
-            async for number, event in watch_run(self._repository, run_id, after=0):
-                if isinstance(event, Event):
-                    yield number, event
-        except asyncio.CancelledError:
+        async def cancel() -> None:
             if run_id == self.run_id:
+                # Shielded, because the task that reads the events has been cancelled.
                 await asyncio.shield(self._repository.cancel(run_id, "now"))
-            raise
+
+        return FollowedRun(self._watch(run_id), finish, cancel)
+
+    async def _watch(self, run_id: str) -> AsyncGenerator[Event]:
+        async with aclosing(watch_batches(self._repository, run_id, after=0)) as batches:
+            async for batch in batches:
+                for _, event in batch:
+                    if isinstance(event, Event):
+                        yield event
 
     async def _give_up(self) -> None:
         """Withdraw the message, or cancel the run that it has become."""

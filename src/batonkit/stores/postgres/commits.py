@@ -1,13 +1,15 @@
 """Group commits of a PostgreSQL store: statements that wait at the same time share one transaction."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from types import CoroutineType
 from typing import Any, LiteralString
 
 from ...errors import StoreError
+from ..records import copy_of
 from .pool import PostgresPool, Row, Values
 
 _MAX_GROUP = 500
@@ -104,10 +106,10 @@ class _Queue:
                 outcomes = [await self._pool.change(jobs[0].statement, jobs[0].values, since=jobs[0].since)]
             else:
                 outcomes = await self._commit_group(jobs)
-        except (StoreError, _RepeatError) as failure:
-            for job in jobs:
-                if not job.done.done():
-                    job.done.set_exception(_copy(failure))
+        except StoreError as failure:
+            _fail(jobs, partial(copy_of, failure))
+        except _RepeatError:
+            _fail(jobs, _RepeatError)
         except BaseException:
             # The event loop ends, and the waiters are cancelled too.
             for job in jobs:
@@ -122,26 +124,21 @@ class _Queue:
         groups: dict[LiteralString, list[_Job]] = {}
         for job in jobs:
             groups.setdefault(job.statement, []).append(job)
-        statements: list[tuple[LiteralString, Sequence[Values]]] = []
-        for statement, group in groups.items():
-            statements.append((statement, [job.values for job in group]))
+        statements: list[tuple[LiteralString, Sequence[Values]]] = [
+            (statement, [job.values for job in group]) for statement, group in groups.items()
+        ]
         since = min(job.since for job in jobs)
-        found = await self._pool.pipeline(statements, lock_seconds=self._patience, since=since)
-        if found is None:
+        results = await self._pool.pipeline(statements, lock_seconds=self._patience, since=since)
+        if results is None:
             raise _RepeatError
-        rows = [iter(each) for each in found]
-        places = {statement: place for place, statement in enumerate(groups)}
-        return [next(rows[places[job.statement]]) for job in jobs]
+        remaining = {statement: iter(rows) for statement, rows in zip(groups, results, strict=True)}
+        return [next(remaining[job.statement]) for job in jobs]
 
 
-def _copy(failure: StoreError | _RepeatError) -> Exception:
-    """Return an error of its own for each waiter, because raising it adds a traceback and notes."""
-    if isinstance(failure, _RepeatError):
-        return _RepeatError()
-    copy = StoreError(str(failure))
-    copy.store = failure.store
-    copy.__cause__ = failure
-    return copy
+def _fail(jobs: Sequence[_Job], new_error: Callable[[], Exception]) -> None:
+    for job in jobs:
+        if not job.done.done():
+            job.done.set_exception(new_error())
 
 
 class PipelineCommitter:

@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from ...errors import SetupError, StoreError
-from ..records import check_layout
+from ..records import check_layout, copy_of
 from ..sql_files import read_sql
 
 LAYOUT = 1
@@ -67,10 +67,10 @@ class PostgresPool:
 
     def __init__(self, url: str, *, size: int, timeout: float) -> None:
         try:
-            known = conninfo_to_dict(url)
+            parameters = conninfo_to_dict(url)
         except Error as problem:
             raise SetupError(f"cannot parse the address of PostgresStore: {str(problem).strip()}") from None
-        self.name = f"PostgresStore({_public_url(known)!r})"
+        self.name = f"PostgresStore({_public_url(parameters)!r})"
         self._url = url
         self._size = size
         self.timeout = timeout
@@ -233,9 +233,7 @@ class PostgresPool:
             if reason is None:
                 reason = self._reasons[loop] = asyncio.ensure_future(self._explain_timeout(pool))
                 reason.add_done_callback(lambda _: self._reasons.pop(loop, None))
-            failure = StoreError(str(await asyncio.shield(reason)))
-            failure.store = self.name
-            raise failure from None
+            raise copy_of(await asyncio.shield(reason)) from None
 
     async def _open(self) -> Pool:
         loop = asyncio.get_running_loop()
@@ -419,9 +417,9 @@ def _is_missing_database(failure: Error) -> bool:
     return 'database "' in said and "does not exist" in said
 
 
-def _public_url(known: Mapping[str, Any]) -> str:
-    user = known.get("user")
-    host = known.get("host")
-    port = known.get("port")
+def _public_url(parameters: Mapping[str, Any]) -> str:
+    user = parameters.get("user")
+    host = parameters.get("host")
+    port = parameters.get("port")
     place = "".join((f"{user}@" if user else "", str(host or "localhost"), f":{port}" if port else ""))
-    return f"postgresql://{place}/{known.get('dbname') or ''}"
+    return f"postgresql://{place}/{parameters.get('dbname') or ''}"

@@ -12,8 +12,7 @@ from msgspec.structs import asdict
 from ..._checks import check_arguments, check_positive
 from ...errors import MissingExtraError, RunConflictError, RunExistsError, ThreadBusyError
 from ...log.codec import READER_VERSION
-from .. import inboxes as inboxes
-from .. import records
+from .. import inboxes, records
 from ..records import COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
 from ..sql_files import load_queries
 from ..store import (

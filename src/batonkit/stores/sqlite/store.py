@@ -14,8 +14,7 @@ from msgspec.structs import asdict, replace
 from ..._checks import check_arguments, check_choice, check_positive
 from ...errors import RunExistsError, SetupError, StoreError, ThreadBusyError
 from ...log.codec import READER_VERSION
-from .. import inboxes as inboxes
-from .. import records
+from .. import inboxes, records
 from ..records import COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
 from ..sql_files import load_queries
 from ..store import (

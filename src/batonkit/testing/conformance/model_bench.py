@@ -92,8 +92,8 @@ def request(messages: Sequence[Message] = HELLO, **fields: Any) -> ModelRequest:
     """Create a request as an agent does, without retries."""
     settings = fields.pop("settings", ModelSettings())
     once = ModelSettings(max_retries=0).merge(settings)
-    told: dict[str, Any] = {"instructions": "Be kind.", "agent": "Tester", "settings": once, **fields}
-    return ModelRequest(messages, **told)
+    arguments: dict[str, Any] = {"instructions": "Be kind.", "agent": "Tester", "settings": once, **fields}
+    return ModelRequest(messages, **arguments)
 
 
 def opened(model: Model, asked: ModelRequest) -> aclosing[AsyncGenerator[Chunk, None]]:
