@@ -111,9 +111,9 @@ bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other f
 shape: $(READY)  ## sizes, layers, import loops
 	$(BIN)/python tests/architecture/shape.py
 
-soak: $(READY)  ## the property tests, and processes that are killed, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/log/test_fold.py tests/integration/soak tests/integration/serve/a2a/test_replicas.py \
-		tests/serve/api/test_openapi.py -p no:cacheprovider
+soak: $(READY)  ## the property tests with random examples, and processes that are killed, for about an hour; prints what was tried
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rP --randomly-seed=$(SEED) tests/integration/soak tests/laws \
+		tests/log/test_fold.py tests/integration/serve/a2a/test_replicas.py tests/serve/api/test_openapi.py -p no:cacheprovider $(ARGS)
 
 interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, MCP's conformance kit, and programs of other frameworks
 	PYTHONPATH=. $(BIN)/python tests/interop/agui.py

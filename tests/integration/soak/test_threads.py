@@ -1,6 +1,6 @@
 """Processes that share threads and are killed at random: no turn is lost, and none is out of order.
 
-A few kills with every test run; THREAD_KILLS, or 5,000 of them, with `make soak`.
+A few kills with every test run; THREAD_KILLS, or 1,000 of them, with `make soak`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from batonkit.messages import UserMessage, text_of
 from batonkit.stores import iter_records, resolve_store
 from batonkit.testing import ScriptedModel
 
-KILLS = int(os.environ.get("THREAD_KILLS", "5000" if PROFILE == "soak" else "12"))
+KILLS = int(os.environ.get("THREAD_KILLS", "1000" if PROFILE == "soak" else "12"))
 FIRST_TURN_SECONDS = 60
 """The time limit for the first turn, on a machine that is busy with other tests."""
 THREADS = ("t0", "t1", "t2")
