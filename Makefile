@@ -105,7 +105,7 @@ pictures: $(BROWSER_READY)  ## the terminal session, the diagrams and the card o
 	$(BIN)/python -m tools.card
 	$(BIN)/python -m tools.terminal.record
 
-bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
+bench: $(READY)  ## ratios to a bare loop; `make bench ARGS='--peers --postgres embedded'` for the whole table
 	$(BIN)/python -m benchmarks $(ARGS)
 
 shape: $(READY)  ## sizes, layers, import loops
@@ -115,12 +115,13 @@ soak: $(READY)  ## the property tests with random examples, and processes that a
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rP --randomly-seed=$(SEED) tests/integration/soak tests/laws \
 		tests/log/test_fold.py tests/integration/serve/a2a/test_replicas.py tests/serve/api/test_openapi.py -p no:cacheprovider $(ARGS)
 
-interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, MCP's conformance kit, and programs of other frameworks
+interop: $(READY)  ## official clients of AG-UI and A2A against our servers, MCP's conformance kit, programs of other frameworks, Phoenix
 	PYTHONPATH=. $(BIN)/python tests/interop/agui.py
 	PYTHONPATH=. $(BIN)/python tests/interop/a2a_javascript.py
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py
 	$(BIN)/python tests/interop/migration.py
 	PYTHONPATH=. $(BIN)/python tests/interop/kits.py
+	$(MAKE) interop-phoenix
 
 interop-migration: $(READY)  ## only the programs of the migration pages, each with the framework it is for
 	$(BIN)/python tests/interop/migration.py

