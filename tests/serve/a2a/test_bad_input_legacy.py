@@ -147,6 +147,7 @@ REST: list[tuple[str, str, str, Any, int, str]] = [
     ("no message", "POST", "/v1/message:send", {}, 400, "INVALID_PARAMS"),
     ("no parts", "POST", "/v1/message:send", _rest_message(content=[]), 400, "INVALID_PARAMS"),
     ("an empty part", "POST", "/v1/message:send", _rest_message(content=[{}]), 400, "INVALID_PARAMS"),
+    ("no role", "POST", "/v1/message:send", _rest_message(role="ROLE_UNSPECIFIED"), 400, "INVALID_PARAMS"),
     ("parts of another type", "POST", "/v1/message:stream", _rest_message(content="hi"), 400, "INVALID_REQUEST"),
     (
         "a follow-up on an unknown task",

@@ -172,8 +172,8 @@ class HTTPBindings:
             params = v03.message_params(await self.guard.read_body(request))
         elif method == f"{v03.PUSH}/set":
             params = v03.push_params(await self.guard.read_body(request), fields["id"])
-        elif method == "tasks/get" and request.query_params.get("historyLength"):
-            params = {**fields, "historyLength": request.query_params["historyLength"]}
+        elif method == "tasks/get":
+            params = {**fields, **v03.task_params(request.query_params)}
         if method in legacy.streams:
             return await stream_response(legacy.updates(method, params, context), v03.encode_rest_update, _encode_error)
         return JSONResponse(v03.to_rest(method, await legacy.call(method, params, context)))

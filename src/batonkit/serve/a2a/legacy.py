@@ -5,6 +5,7 @@ Requests are validated here, before anything is started.
 
 import base64
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
@@ -171,11 +172,19 @@ def _error_paths(error: Exception) -> str:
 def message_params(body: bytes) -> Any:
     """Return the parameters of a REST request that sends a message."""
     parsed = parse_body(body, old.SendMessageRequest())
+    if parsed.request.role == old.ROLE_UNSPECIFIED:
+        raise InvalidParamsError("`message.role` must be ROLE_USER")
     _normalize_files(parsed.request.content)
     try:
         return legacy_json(FromProto.message_send_params(parsed))
     except PARSE_ERRORS:
         raise InvalidParamsError("the body is not a valid message with its configuration") from None
+
+
+def task_params(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters in the query of a REST request for a task, under either of their names."""
+    length = query.get("historyLength") or query.get("history_length")
+    return {"historyLength": length} if length else {}
 
 
 def push_params(body: bytes, task_id: str) -> Any:
@@ -185,6 +194,9 @@ def push_params(body: bytes, task_id: str) -> Any:
         # In the schema the configuration is the whole body; the official SDK nests it.
         parsed.config.CopyFrom(parse_body(body, old.TaskPushNotificationConfig()))
     parsed.parent = f"tasks/{task_id}"
+    config = parsed.config.push_notification_config
+    if config.authentication == old.AuthenticationInfo():
+        config.ClearField("authentication")
     try:
         params = FromProto.task_push_notification_config_request(parsed)
     except PARSE_ERRORS:

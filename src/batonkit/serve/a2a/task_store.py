@@ -126,7 +126,7 @@ class TaskService:
         is_valid = bool(task_id) and "\0" not in task_id
         record = await self._store.record(task_id) if is_valid else None
         if record is None or not principal.sees(record.owner):
-            raise TaskNotFoundError(f"there is no task `{task_id}`")
+            raise TaskNotFoundError(f"task `{task_id}` not found")
         return record
 
     async def get(self, task_id: str, principal: Principal) -> Task:
