@@ -140,8 +140,8 @@ interop-phoenix: $(READY)  ## a traced run in Phoenix, read back through its API
 probes: $(READY)  ## the handoff probes on Baton and other frameworks, which are installed in .peers; `ARGS='--only agno'`
 	$(BIN)/python -m benchmarks.contract $(ARGS)
 
-release-check: $(READY)  ## builds sdist and wheel, checks them, installs the wheel and follows the README
-	PYTHONPATH=. $(BIN)/python tests/release/check.py
+release-check: $(READY)  ## builds sdist and wheel, installs them and follows the README; `PYTHONS='python3.12 python3.13'` adds interpreters
+	PYTHONPATH=. $(BIN)/python tests/release/check.py $(PYTHONS)
 
 clean:
 	rm -rf studio/node_modules $(CHAT_PAGE)/node_modules $(CHAT_PAGE)/dist $(VENV) .phoenix .minimum .peers .mermaid .cache .pytest_cache .ruff_cache .import_linter_cache \

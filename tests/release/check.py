@@ -1,8 +1,9 @@
-"""Check a release: `PYTHONPATH=. python tests/release/check.py`, or `make release-check`.
+"""Check a release: `PYTHONPATH=. python tests/release/check.py [PYTHON …]`, or `make release-check PYTHONS='…'`.
 
-Builds the sdist, and the wheel from it; checks their metadata and contents; installs the wheel without extras in a new
-environment, and runs `baton`, and the tests and type checks of the projects that `baton init` writes there; installs it
-as the README says in another one, and follows the README. The files stay in `dist/`.
+Builds the sdist, and the wheel from it, and checks their metadata and contents. Then, with this Python and each one
+that is named: installs the wheel without extras in a new environment, and runs `baton`, and the tests and type checks
+of the projects that `baton init` writes there; does the same, without the projects, with the sdist; installs the wheel
+as the README says in another environment, and follows the README. The files stay in `dist/`.
 """
 
 import asyncio
@@ -19,8 +20,16 @@ from zipfile import ZipFile
 
 from tests.release.readme import Reader, ReadmeError, extras_in
 
+from batonkit.cli.init import TEMPLATES
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "batonkit"
+_ASSETS = "src/batonkit/serve/studio/assets"
+LICENSES = {
+    "LICENSE",
+    *(f"{_ASSETS}/{name}" for name in ("licenses.md", "inter-license.txt", "jetbrains-mono-license.txt")),
+}
+"""The licence files of Baton, and of the libraries and fonts in Studio's page."""
 _GENERATED = ("__pycache__", ".pyc")
 _STUDIO = """
 from importlib.resources import files
@@ -50,15 +59,18 @@ def package_files() -> set[str]:
 
 def check_wheel(names: Iterable[str]) -> None:
     """Check the names in a wheel. Raises ReleaseError if files of the package are missing, or others are there."""
+    names = set(names)
     found = {name for name in names if ".dist-info/" not in name}
     wanted = package_files()
-    assets = {name for name in wanted if name.startswith("batonkit/serve/studio/assets/")}
-    if "batonkit/serve/studio/assets/index.html" not in assets:
+    if "batonkit/serve/studio/assets/index.html" not in wanted:
         raise ReleaseError("Studio's page has not been built: make studio-build")
     if missing := wanted - found:
         raise ReleaseError(f"the wheel lacks {', '.join(sorted(missing))}")
     if more := found - wanted:
         raise ReleaseError(f"the wheel has files that are not part of the package: {', '.join(sorted(more))}")
+    declared = {name.partition(".dist-info/licenses/")[2] for name in names}
+    if undeclared := LICENSES - declared:
+        raise ReleaseError(f"the wheel's metadata lacks the licence files {', '.join(sorted(undeclared))}")
 
 
 def check_sdist(names: Iterable[str]) -> None:
@@ -75,32 +87,44 @@ def check_changelog(version: str) -> None:
         raise ReleaseError(f"CHANGELOG.md has no section [{version}]")
 
 
-def check_installed(wheel: Path, folder: Path) -> None:
-    """Install a wheel in a new environment, and use it from an empty folder."""
-    scripts = _install(str(wheel), folder / "environment")
-    python = str(scripts / "python")
-    work = folder / "work"
-    work.mkdir()
-    _run(python, "-c", _STUDIO, cwd=work)
-    _run(str(scripts / "baton"), "--version", cwd=work)
+class Installation:
+    """A new environment of one Python with a release in it, and an empty folder to use it from."""
+
+    def __init__(self, python: str, requirement: str, folder: Path) -> None:
+        _run(python, "-m", "venv", str(folder / "environment"))
+        self.scripts = folder / "environment" / ("Scripts" if os.name == "nt" else "bin")
+        self.python = str(self.scripts / "python")
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.run("python", "-m", "pip", "install", "--quiet", requirement)
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of the environment."""
+        _run(str(self.scripts / program), *arguments, cwd=self.work)
+
+
+def check_commands(installed: Installation) -> None:
+    """Use a release without extras."""
+    installed.run("python", "-c", _STUDIO)
+    installed.run("baton", "--version")
     # As `uvx batonkit demo` does.
-    _run(str(scripts / "batonkit"), "demo", cwd=work)
-    _run(python, "-m", "batonkit", "--version", cwd=work)
-    for template in ("minimal", "desk"):
-        _run(str(scripts / "baton"), "init", f"my-{template}", "--template", template, cwd=work)
-        check_project(python, work / f"my-{template}")
-    _run(python, "-c", "import dotenv  # for uvicorn --env-file", cwd=work)
-    _run(python, "-m", "pip", "check")
+    installed.run("batonkit", "demo")
+    installed.run("python", "-m", "batonkit", "--version")
 
 
-async def check_readme(wheel: Path, folder: Path) -> None:
-    """Install a wheel with the extras that the README names, and follow the README from an empty folder."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    extras, *_ = extras_in(readme)
-    scripts = _install(f"{wheel}[{','.join(sorted(extras))}]", folder / "reader")
-    work = folder / "reading"
-    work.mkdir()
-    reader = Reader(readme, scripts, work)
+def check_projects(installed: Installation) -> None:
+    """Write a project of each template, and run its tests and type checks."""
+    for template in TEMPLATES:
+        name = f"my-{template}"
+        installed.run("baton", "init", name, "--template", template)
+        check_project(installed.python, installed.work / name)
+    installed.run("python", "-c", "import dotenv  # for uvicorn --env-file")
+    installed.run("python", "-m", "pip", "check")
+
+
+async def check_readme(installed: Installation) -> None:
+    """Follow the README from an empty folder."""
+    reader = Reader(_readme(), installed.scripts, installed.work)
     try:
         print(await reader.run_program())
         story, _ = await reader.run_commands()
@@ -109,12 +133,25 @@ async def check_readme(wheel: Path, folder: Path) -> None:
     print(story)
 
 
-def _install(requirement: str, folder: Path) -> Path:
-    """Install into a new environment; return the folder of its scripts."""
-    _run(sys.executable, "-m", "venv", str(folder))
-    scripts = folder / ("Scripts" if os.name == "nt" else "bin")
-    _run(str(scripts / "python"), "-m", "pip", "install", "--quiet", requirement)
-    return scripts
+def check_with(python: str, wheel: Path, sdist: Path, folder: Path) -> None:
+    """Install a wheel and an sdist with one Python, and use what they install."""
+    plain = Installation(python, str(wheel), _new(folder, "wheel"))
+    check_commands(plain)
+    check_projects(plain)
+    check_commands(Installation(python, str(sdist), _new(folder, "sdist")))
+    extras, *_ = extras_in(_readme())
+    with_extras = f"{wheel}[{','.join(sorted(extras))}]"
+    asyncio.run(check_readme(Installation(python, with_extras, _new(folder, "readme"))))
+
+
+def _readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _new(folder: Path, name: str) -> Path:
+    created = folder / name
+    created.mkdir()
+    return created
 
 
 def check_project(python: str, folder: Path) -> None:
@@ -132,8 +169,8 @@ def _run(*command: str, cwd: Path = ROOT) -> None:
         raise ReleaseError(f"`{' '.join(command)}` failed")
 
 
-def main() -> int:
-    """Build and check a release; return the exit code."""
+def main(*pythons: str) -> int:
+    """Build a release, and check it with this Python and others; return the exit code."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
@@ -147,9 +184,10 @@ def main() -> int:
         with tarfile.open(sdist) as archive:
             check_sdist(archive.getnames())
         _run(sys.executable, "-m", "twine", "check", "--strict", *map(str, built))
-        with tempfile.TemporaryDirectory(prefix="baton-release-") as folder:
-            check_installed(wheel, Path(folder))
-            asyncio.run(check_readme(wheel, Path(folder)))
+        for python in (sys.executable, *pythons):
+            with tempfile.TemporaryDirectory(prefix="baton-release-") as folder:
+                _run(python, "--version")
+                check_with(python, wheel, sdist, Path(folder))
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -158,4 +196,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

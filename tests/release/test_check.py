@@ -1,16 +1,18 @@
 """The quick part of `make release-check`: what the wheel and the sdist contain."""
 
 import pytest
-from tests.release.check import ReleaseError, check_changelog, check_sdist, check_wheel, package_files
+from tests.release.check import LICENSES, ReleaseError, check_changelog, check_sdist, check_wheel, package_files
 
 
 def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
-    names = package_files()
+    names = package_files() | {f"batonkit-0.1.0.dist-info/licenses/{name}" for name in LICENSES}
     check_wheel([*names, "batonkit-0.1.0.dist-info/METADATA"])
     with pytest.raises(ReleaseError, match=r"the wheel lacks batonkit/serve/studio/assets/studio\.js$"):
         check_wheel(names - {"batonkit/serve/studio/assets/studio.js"})
     with pytest.raises(ReleaseError, match=r"not part of the package: tests/secret\.py"):
         check_wheel([*names, "tests/secret.py"])
+    with pytest.raises(ReleaseError, match=r"lacks the licence files LICENSE$"):
+        check_wheel(names - {"batonkit-0.1.0.dist-info/licenses/LICENSE"})
 
 
 @pytest.mark.parametrize("lost", ["LICENSE", "src/batonkit/py.typed", "src/batonkit/stores/sqlite/schema.sql"])
