@@ -1,6 +1,7 @@
 """Failures of an SQLite store: typed errors, no partial writes, and recovery afterwards."""
 
 import asyncio
+import gc
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -293,6 +294,12 @@ async def test_missing_lines_are_detected(path: Path, statement: str, where: int
         await store.load("run0")
     assert broken.value.position == where
     await store.close()
+
+
+def test_a_store_that_is_dropped_closes_its_file(path: Path) -> None:
+    # As `Runner(…, store="runs.db").run_sync(…)` in a notebook. Python 3.13 warns of connections that are left open.
+    asyncio.run(SQLiteStore(path).list())
+    gc.collect()
 
 
 async def test_a_store_can_be_used_from_several_event_loops_and_threads(path: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeVar
+from weakref import finalize
 
 from ...errors import StoreError
 from ..records import check_layout
@@ -43,7 +44,7 @@ class StoreLockedError(StoreError):
 
 
 class SQLiteConnection:
-    """A connection to a file that runs one transaction at a time."""
+    """A connection to a file that runs one transaction at a time. Dropping it without `close` closes the file too."""
 
     def __init__(self, path: Path, *, name: str, synchronous: Literal["NORMAL", "FULL"], timeout: float = 0.0) -> None:
         self._path = os.fspath(path)
@@ -51,6 +52,7 @@ class SQLiteConnection:
         self._synchronous = synchronous
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
+        self._finalizer: finalize[[int, sqlite3.Connection], SQLiteConnection] | None = None
         self._identity = (0, 0, 0)
         self._lock = Lock()
 
@@ -106,6 +108,7 @@ class SQLiteConnection:
                 return self._connection
             self._disconnect()
         self._connection = self._connect_when_unlocked()
+        self._finalizer = finalize(self, _close_in_process, os.getpid(), self._connection)
         self._identity = self._file_identity()
         return self._connection
 
@@ -184,11 +187,9 @@ class SQLiteConnection:
                 connection.execute("ROLLBACK")
 
     def _disconnect(self) -> None:
-        connection = self._connection
         self._connection = None
-        # A connection inherited by a fork belongs to the parent: closing it would release the parent's locks.
-        if connection is not None and self._identity[0] == os.getpid():
-            connection.close()
+        if self._finalizer is not None:
+            self._finalizer()
 
     def _to_store_error(self, failure: sqlite3.Error | UnicodeError) -> StoreError:
         if isinstance(failure, UnicodeEncodeError):
@@ -200,3 +201,9 @@ class SQLiteConnection:
         advice = _ADVICE.get(code, "SQLite refused")
         kind = StoreLockedError if code in _LOCKED else StoreError
         return kind(f"{advice} ({failure})", store=self._name)
+
+
+def _close_in_process(pid: int, connection: sqlite3.Connection) -> None:
+    # A connection inherited by a fork belongs to the parent: closing it would release the parent's locks.
+    if pid == os.getpid():
+        connection.close()
