@@ -490,7 +490,8 @@ def _parsed(arguments: str) -> Any:
 
 
 def _to_text(content: Any) -> str:
-    """Encode content as JSON; text stays as it is. Lone surrogates, which exporters refuse, are escaped."""
+    """Encode content as JSON unless it is text, and escape lone surrogates."""
+    # Neither msgspec nor the exporters encode them.
     if isinstance(content, str):
         return content.encode(errors="backslashreplace").decode()
     try:
