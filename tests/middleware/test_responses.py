@@ -89,7 +89,7 @@ def test_a_miss_in_an_agent_that_is_a_tool_ends_the_run(tmp_path: Path) -> None:
 def test_a_damaged_line_is_named(cassette: Path) -> None:
     with open(cassette, "a") as file:
         file.write("{}\n")
-    with pytest.raises(SetupError, match="line 3 is no recorded response"):
+    with pytest.raises(SetupError, match="line 3 is not a recorded response"):
         Cache(cassette)
 
 

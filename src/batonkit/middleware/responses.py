@@ -5,7 +5,7 @@ import logging
 from collections.abc import MutableMapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -42,12 +42,11 @@ class Responses(Protocol):
 
 def open_responses(store: str | Path | MutableMapping[str, bytes]) -> Responses:
     """Return the responses in a file or a mapping. Raises SetupError if it is neither."""
-    given: Any = store
-    if isinstance(given, str | Path) and str(given):
-        return Cassette(Path(given)) if str(given).endswith(".jsonl") else _KeyedResponses(_ResponseFile(given))
-    if isinstance(given, MutableMapping):
-        return _KeyedResponses(cast(MutableMapping[str, bytes], given))
-    raise SetupError(f'Cache({show(given)}): give a file, such as "cache.db", or a dict')
+    if isinstance(store, str | Path) and str(store):
+        return Cassette(Path(store)) if str(store).endswith(".jsonl") else _KeyedResponses(_ResponseFile(store))
+    if isinstance(store, MutableMapping):
+        return _KeyedResponses(store)
+    raise SetupError(f'Cache({show(store)}): give a file, such as "cache.db", or a dict')
 
 
 def request_hash(request: ModelRequest) -> str:
@@ -148,7 +147,7 @@ class Cassette:
                 entries.append(msgspec.json.decode(line, type=_Entry))
             except msgspec.MsgspecError as error:
                 raise SetupError(
-                    f"Cache({str(self._path)!r}): line {number} is no recorded response: {error}"
+                    f"Cache({str(self._path)!r}): line {number} is not a recorded response: {error}"
                 ) from None
         return entries
 
