@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class _CompiledParameters(Struct, frozen=True):
-    """The parser of a call's arguments, and the sources of parameters that the model does not see."""
+    """The parser of arguments, and the sources of parameters that the model does not see."""
 
     parser: "ArgumentParser | PlainArgumentParser"
     injected: Mapping[str, Source]
