@@ -1,5 +1,7 @@
 """Cassettes: responses that are recorded once in a text file and replayed in tests."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +113,14 @@ async def test_keys_and_headers_are_not_recorded(tmp_path: Path) -> None:
     assert "Hello." in text
     for secret in ("header-secret", sent["authorization"].removeprefix("Bearer ")):
         assert secret not in text
+
+
+async def test_a_database_that_cannot_be_read_any_more_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "cache.db"
+    cache = Cache(file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE responses")
+    runner = Runner(Agent("A", model=ScriptedModel(["hi"])), middleware=[cache])
+    with pytest.raises(SetupError, match=r"Cache\('.*cache.db'\): cannot use the file: no such table"):
+        await runner.run("hello")
+    cache.close()

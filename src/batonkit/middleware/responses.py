@@ -195,13 +195,11 @@ class _ResponseFile:
 
     def get(self, key: str) -> bytes | None:
         """Return the response with a key."""
-        with self._lock:
-            row = self._open().execute("SELECT response FROM responses WHERE key = ?", (key,)).fetchone()
+        row = self._execute("SELECT response FROM responses WHERE key = ?", key)
         return None if row is None else row[0]
 
     def __setitem__(self, key: str, response: bytes) -> None:
-        with self._lock:
-            self._open().execute("INSERT OR REPLACE INTO responses VALUES (?, ?)", (key, response))
+        self._execute("INSERT OR REPLACE INTO responses VALUES (?, ?)", key, response)
 
     def close(self) -> None:
         """Close the file."""
@@ -209,6 +207,16 @@ class _ResponseFile:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+
+    def _execute(self, statement: str, *values: str | bytes) -> Any:
+        """Execute a statement and return its first row."""
+        import sqlite3
+
+        try:
+            with self._lock:
+                return self._open().execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            raise SetupError(f"Cache({self._path!r}): cannot use the file: {error}") from None
 
     def _open(self) -> Any:
         if self._connection is None:
