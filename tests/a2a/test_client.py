@@ -253,3 +253,22 @@ async def test_a_stream_may_begin_with_an_update_instead_of_the_task() -> None:
         assert result.output == "done"
         assert result.values["thread:a2a:There"]["context"] == "c"
         await remote.close()
+
+
+async def test_a_stream_that_ends_after_a_long_silence_is_opened_again() -> None:
+    def task(state: str) -> Any:
+        return {"task": {"id": "t", "contextId": "c", "status": {"state": state}}}
+
+    completed = task("TASK_STATE_COMPLETED")
+    completed["task"]["artifacts"] = [{"artifactId": "a", "parts": [{"text": "done"}]}]
+    responses = [f"data: {_rpc(task('TASK_STATE_WORKING'))}\n\n", "", f"data: {_rpc(completed)}\n\n"]
+
+    async def respond(request: Request) -> Response:
+        content = responses.pop(0)
+        return Response(content, status_code=200 if content else 503, media_type="text/event-stream")
+
+    async with served(Starlette(routes=[Route("/", respond, methods=["POST"])])) as url:
+        # Any silence is longer than this, but the service is unavailable only from its first failure on.
+        remote = RemoteAgent(_card(url, "JSONRPC"), unavailable_timeout=1e-6)
+        assert (await Runner(remote).run("hi")).output == "done"
+        await remote.close()

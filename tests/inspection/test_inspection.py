@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from batonkit import Agent, Runner, handoff, tool
-from batonkit.errors import ModelError
+from batonkit.errors import ModelError, SetupError
 from batonkit.handoffs.filters import remove_all_tools
 from batonkit.inspection.comparison import compare_runs
 from batonkit.inspection.policies import estimate_policies
@@ -61,6 +61,9 @@ async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
     assert (by_tool.name, by_tool.count, by_tool.failures) == ("find_order", 2, 1)
     (both,) = merge_usage([usage_by(events, "edge"), usage_by(events, "edge")])
     assert (both.count, both.usage.output_tokens) == (2, 14)
+    for log in (events, []):
+        with pytest.raises(SetupError, match=r"usage_by\(by=…\) is 'agents'; it can be: .*did you mean `agent`"):
+            usage_by(log, "agents")  # pyright: ignore[reportArgumentType]
 
 
 async def test_failures_of_an_agent_are_errors_of_its_tools_and_failed_runs() -> None:

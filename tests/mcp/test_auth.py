@@ -194,18 +194,42 @@ async def test_a_call_that_needs_another_scope_suspends_and_runs_once() -> None:
 
 
 async def test_on_authorize_works_outside_of_runs() -> None:
+    async with (
+        oauth_server() as servers,
+        MCPToolset(servers.url, auth=user_auth(on_authorize=follow_redirects)) as toolset,
+    ):
+        assert servers.requests == ["register", "authorize read", "authorization_code"]
+        assert await call_tools(toolset, ("write", {})) == ["written"]
+
+
+@pytest.mark.parametrize("redirect", ["?code=1&state=another", "?code=1&state=%C3%BC", "http://[not a URL"])
+async def test_a_redirect_that_does_not_belong_to_the_authorization_is_refused(redirect: str) -> None:
+    async def wrong_redirect(url: str) -> str:
+        return redirect
+
     async with oauth_server() as servers:
-        async with MCPToolset(servers.url, auth=user_auth(on_authorize=follow_redirects)) as toolset:
-            assert servers.requests == ["register", "authorize read", "authorization_code"]
-            assert await call_tools(toolset, ("write", {})) == ["written"]
-
-        async def wrong_redirect(url: str) -> str:
-            return f"{REDIRECT_URI}?code=1&state=another"
-
         with pytest.raises(
             ToolsUnavailableError, match="`on_authorize` returned a redirect that does not belong to its URL"
         ):
             await MCPToolset(servers.url, auth=user_auth(on_authorize=wrong_redirect)).__aenter__()
+
+
+async def test_two_processes_can_store_a_value_in_the_same_file_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = FileTokenStore(tmp_path), FileTokenStore(tmp_path)
+    replace = Path.replace
+
+    def replace_after_the_other(file: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        asyncio.run(second.set("key", b"second"))
+        return replace(file, target)
+
+    # Processes in two containers may have the same id.
+    monkeypatch.setattr(Path, "replace", replace_after_the_other)
+    await first.set("key", b"first")
+    assert await first.get("key") == await second.get("key") == b"first"
+    assert [stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()] == [0o600]
 
 
 async def test_a_shared_toolset_is_opened_by_the_first_authorized_run() -> None:
@@ -246,6 +270,8 @@ async def test_calls_with_a_valid_token_run_concurrently() -> None:
 def test_invalid_auth_is_refused_and_secrets_are_hidden() -> None:
     with pytest.raises(SetupError, match="takes a token, a function that returns headers"):
         MCPToolset("https://example.org/mcp", auth=42)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SetupError, match=r"takes a token, .* not an empty text"):
+        MCPToolset("https://example.org/mcp", auth="")
     with pytest.raises(SetupError, match="headers and auth apply only to URLs"):
         MCPToolset("uvx mcp-server-time", auth="token")
     with pytest.raises(SetupError, match="either a client_secret or a private_key"):

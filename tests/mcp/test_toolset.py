@@ -169,6 +169,8 @@ async def test_tools_are_listed_again_after_a_change_notification(protocol: str)
     [
         (42, {}, "42 is not an MCP server; pass a command"),
         ("", {}, "'' is not an MCP server; pass a command"),
+        ("uvx 'server", {}, "is not a command: No closing quotation"),
+        ("http://[::1/mcp", {}, "is not a valid URL: Invalid port"),
         ("http://x/mcp", {"env": {"A": "b"}}, "env and cwd apply only to commands"),
         (["x"], {"headers": {"A": "b"}}, "headers and auth apply only to URLs"),
         ("x", {"include": "menu"}, r"MCPToolset\(include='menu'\) should be a list of names"),

@@ -1,5 +1,7 @@
 """Cassettes: responses that are recorded once in a text file and replayed in tests."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,7 @@ def test_a_miss_in_an_agent_that_is_a_tool_ends_the_run(tmp_path: Path) -> None:
 def test_a_damaged_line_is_named(cassette: Path) -> None:
     with open(cassette, "a") as file:
         file.write("{}\n")
-    with pytest.raises(SetupError, match="line 3 is no recorded response"):
+    with pytest.raises(SetupError, match="line 3 is not a recorded response"):
         Cache(cassette)
 
 
@@ -111,3 +113,14 @@ async def test_keys_and_headers_are_not_recorded(tmp_path: Path) -> None:
     assert "Hello." in text
     for secret in ("header-secret", sent["authorization"].removeprefix("Bearer ")):
         assert secret not in text
+
+
+async def test_a_database_that_cannot_be_read_any_more_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "cache.db"
+    cache = Cache(file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE responses")
+    runner = Runner(Agent("A", model=ScriptedModel(["hi"])), middleware=[cache])
+    with pytest.raises(SetupError, match=r"Cache\('.*cache.db'\): cannot use the file: no such table"):
+        await runner.run("hello")
+    cache.close()

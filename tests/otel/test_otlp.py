@@ -10,7 +10,7 @@ from tests.otel.receiver import exporting
 
 from batonkit import Agent, Middleware, RunContext, RunHooks, Runner, tool
 from batonkit.errors import RunConflictError, SetupError
-from batonkit.messages import Usage
+from batonkit.messages import AssistantMessage, ToolCall, Usage
 from batonkit.models import ModelSettings
 from batonkit.otel import OTelObserver
 from batonkit.otel.metrics import DURATION_BUCKETS, FIRST_CHUNK_BUCKETS, TOKEN_BUCKETS
@@ -338,6 +338,20 @@ async def test_content_follows_the_standard_environment_variable(monkeypatch: py
             assert ("input.value" in received.named("invoke_workflow A").attributes) is expected
 
 
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"name": "\ud800"}'])
+async def test_arguments_that_cannot_be_decoded_or_encoded_do_not_end_the_run(arguments: str) -> None:
+    @tool
+    def greet(name: str) -> str:
+        """Greet."""
+        return f"hello {name}"
+
+    request = AssistantMessage("", (ToolCall("1", "greet", arguments),))
+    with exporting(content=True) as (_, observer):
+        model = ScriptedModel([request, "done"])
+        result = await Runner(Agent("A", tools=[greet]), model=model, observers=[observer]).run("hi")
+        assert result.output == "done"
+
+
 async def test_a_redaction_that_fails_records_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def redact(name: str, value: Any) -> Any:
         raise ValueError("broken")
@@ -437,8 +451,9 @@ async def test_a_submitted_run_is_linked_to_the_span_that_submitted_it(tmp_path:
 
 
 def test_an_address_that_is_no_url_is_refused() -> None:
-    with pytest.raises(SetupError, match=r"is not the URL of an OTLP receiver, such as http://localhost:4318"):
-        OTelObserver.to("localhost:4318")
+    for url in ("localhost:4318", "http://[localhost:4318"):
+        with pytest.raises(SetupError, match=r"is not the URL of an OTLP receiver, such as http://localhost:4318"):
+            OTelObserver.to(url)
 
 
 def test_a_runner_takes_one_tracing_observer() -> None:

@@ -623,7 +623,7 @@ untyped: Any = with_tool_guardrails
         ),
         (
             lambda: untyped(untyped(Till().pay, input_guardrails=[says(1)]), input_guardrails=[says(1)]),
-            "has two guardrails called `judge`, wrappers inside it included",
+            "has two guardrails called `judge` \\(those inside a wrapper count too\\)",
         ),
     ],
 )

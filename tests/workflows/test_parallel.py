@@ -444,8 +444,8 @@ async def test_two_branches_may_each_bring_in_an_agent_of_the_same_name() -> Non
         ({"on_error": "explode"}, "on_error of `P` is 'explode'; it can be: `collect`, `fail_fast`, `ignore`"),
         ({"max_concurrency": 0}, "`P` has max_concurrency=0; give at least 1, or None for no limit"),
         ({"max_concurrency": "2"}, "`P` has max_concurrency='2'; give at least 1"),
-        ({"branch_timeout": 0}, "`P` has branch_timeout=0; give seconds, or None for no limit"),
-        ({"branch_timeout": "1 s"}, "`P` has branch_timeout='1 s'; give seconds"),
+        ({"branch_timeout": 0}, "`P` has branch_timeout=0; give seconds above 0, or None for no limit"),
+        ({"branch_timeout": "1 s"}, "`P` has branch_timeout='1 s'; give seconds above 0"),
         ({"reducers": {"x": 3}}, r"`P` has reducers\['x'\]=3; give a function \(current, written\)"),
     ],
 )

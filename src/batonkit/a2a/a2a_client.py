@@ -70,8 +70,8 @@ class A2AServiceClient:
         if isinstance(self._auth, str):
             headers["Authorization"] = f"Bearer {self._auth}"
         elif self._auth is not None:
-            given = self._auth()
-            headers.update(await given if isawaitable(given) else given)
+            credentials = self._auth()
+            headers.update(await credentials if isawaitable(credentials) else credentials)
         inject_trace(headers)
         return headers
 

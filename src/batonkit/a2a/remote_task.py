@@ -36,6 +36,9 @@ class RemoteTask:
         self._task = pb.Task()
         self._reply: pb.Message | None = None
         self._sent_lengths: dict[str, int] = {}
+        self._reconnect_delay = _MIN_DELAY
+        self._unavailable_since: float | None = None
+        """The time of the first failure since the service responded."""
 
     async def send(self, message: pb.Message) -> dict[str, Any]:
         """Send a message and keep its stream open.
@@ -74,42 +77,46 @@ class RemoteTask:
     async def outcome(self, task_id: str) -> dict[str, Any]:
         """Receive updates until the task stops, reconnecting as needed, and return its outcome."""
         self._task.id = task_id
-        last_response = monotonic()
-        delay = _MIN_DELAY
         while not self._has_stopped():
-            stream = self._stream or self._client.subscribe(task_id)
-            self._stream = None
             try:
-                try:
-                    async for response in stream:
-                        last_response = monotonic()
-                        delay = _MIN_DELAY
-                        await self._handle(response)
-                        if self._has_stopped():
-                            break
-                    else:
-                        self._may_be_stale = False
-                        await self._handle(pb.StreamResponse(task=await self._client.get(task_id)))
-                except UnsupportedOperationError:
-                    # It has ended since the last update.
-                    await self._handle(pb.StreamResponse(task=await self._client.get(task_id)))
+                await self._receive_updates(task_id)
             except TaskNotFoundError as error:
                 raise RemoteError(self._agent, "the service no longer has the task", task_id=task_id) from error
             except A2AClientError as error:
-                if monotonic() - last_response > self._unavailable_timeout:
+                if self._unavailable_since is None:
+                    self._unavailable_since = monotonic()
+                elif monotonic() - self._unavailable_since > self._unavailable_timeout:
                     raise self._unavailable(error) from error
             except A2AError as error:
                 raise RemoteError(self._agent, error.message, task_id=task_id) from error
-            finally:
-                await stream.aclose()
             if not self._has_stopped():
-                await asyncio.sleep(delay)
-                delay = min(delay * 1.5, _MAX_DELAY)
+                await asyncio.sleep(self._reconnect_delay)
+                self._reconnect_delay = min(self._reconnect_delay * 1.5, _MAX_DELAY)
         try:
             with reporting_invalid_responses():
                 return self._summary()
         except InvalidAgentResponseError as error:
             raise RemoteError(self._agent, error.message, task_id=task_id) from error
+
+    async def _receive_updates(self, task_id: str) -> None:
+        """Receive the updates of one stream, then the state of the task unless it has stopped."""
+        stream = self._stream or self._client.subscribe(task_id)
+        self._stream = None
+        try:
+            async for response in stream:
+                self._unavailable_since = None
+                self._reconnect_delay = _MIN_DELAY
+                await self._handle(response)
+                if self._has_stopped():
+                    return
+            self._may_be_stale = False
+        except UnsupportedOperationError:
+            pass  # The task has ended since the last update.
+        finally:
+            await stream.aclose()
+        task = await self._client.get(task_id)
+        self._unavailable_since = None
+        await self._handle(pb.StreamResponse(task=task))
 
     async def _send_unless_answered(self, message: pb.Message) -> None:
         try:
@@ -170,17 +177,17 @@ class RemoteTask:
 
     async def _handle_artifact(self, update: pb.TaskArtifactUpdateEvent) -> None:
         id = update.artifact.artifact_id
-        known = next((each for each in self._task.artifacts if each.artifact_id == id), None)
-        if known is None:
-            known = self._task.artifacts.add()
-            known.CopyFrom(update.artifact)
+        artifact = next((each for each in self._task.artifacts if each.artifact_id == id), None)
+        if artifact is None:
+            artifact = self._task.artifacts.add()
+            artifact.CopyFrom(update.artifact)
         elif update.append:
-            known.parts.extend(update.artifact.parts)
-            known.metadata.MergeFrom(update.artifact.metadata)
+            artifact.parts.extend(update.artifact.parts)
+            artifact.metadata.MergeFrom(update.artifact.metadata)
         else:
-            known.CopyFrom(update.artifact)
-        _join_texts(known)
-        await self._send_text(known)
+            artifact.CopyFrom(update.artifact)
+        _join_texts(artifact)
+        await self._send_text(artifact)
 
     async def _send_text(self, artifact: pb.Artifact) -> None:
         """Send the new text of an artifact; replaced text is not sent again."""

@@ -189,34 +189,42 @@ class RunContext(Struct, Generic[C], eq=False):
             SetupError: pydantic cannot validate `result_type`.
         """
         adapter = None if result_type is None else _make_adapter("step(result_type=…)", result_type)
-        ordinal = 1
-        if self._steps is None:
-            self._steps = {name: 1}
-        else:
-            ordinal = self._steps[name] = self._steps.get(name, 0) + 1
-        key = keys.step(self._scope, name, ordinal)
+        key = keys.step(self._scope, name, self._next_ordinal(name))
         log = self._run.log
         event = log.find(key, StepCompleted) if log.has_past else None
         if event is None:
-            if log.has_past:
-                log.announce(key, StepCompleted)
-            asked = self._asked
-            with InterruptCheck(self, f"step `{name}`"):
-                value = function()
-                if needs_await(value):
-                    value = await value
-            plain = None if value is None else to_json_value(f"the result of step `{name}`", value)
-            if plain is not value and result_type is None and not isinstance(value, _JSON_TYPES):
-                hint = "give result_type=… so that a resumed run can restore it"
-                raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)
-            event = StepCompleted(key, self._origin, time(), name, plain, self._take_changes(), self._asked - asked)
-            log.write(event)
-            if log.sink is not None:
-                await log.settle()
+            event = await self._execute_step(key, name, function, is_typed=adapter is not None)
         else:
             self._asked += event.interrupt_count
             self._apply_changes(event.value_changes)
         return event.result if adapter is None else adapter.validate_python(event.result)
+
+    def _next_ordinal(self, step: str) -> int:
+        if self._steps is None:
+            self._steps = {}
+        ordinal = self._steps[step] = self._steps.get(step, 0) + 1
+        return ordinal
+
+    async def _execute_step(self, key: str, name: str, function: Callable[[], Any], *, is_typed: bool) -> StepCompleted:
+        """Call the function of a step and record its result."""
+        log = self._run.log
+        if log.has_past:
+            log.announce(key, StepCompleted)
+        asked_before = self._asked
+        with InterruptCheck(self, f"step `{name}`"):
+            value = function()
+            if needs_await(value):
+                value = await value
+        what = f"the result of step `{name}`"
+        plain = None if value is None else to_json_value(what, value)
+        if plain is not value and not is_typed and not isinstance(value, _JSON_TYPES):
+            hint = "give result_type=… so that a resumed run can restore it"
+            raise NotEncodableError(what, cast(object, value), hint)
+        interrupts = self._asked - asked_before
+        event = StepCompleted(key, self._origin, time(), name, plain, self._take_changes(), interrupts)
+        log.write(event)
+        await log.settle()
+        return event
 
     @overload
     async def interrupt(
@@ -253,11 +261,11 @@ class RunContext(Struct, Generic[C], eq=False):
         self._asked += 1
         key = keys.interrupt(self._scope, self._asked)
         log = self._run.log
-        asked = log.find(key, InterruptRaised)
+        interrupt = log.find(key, InterruptRaised)
         answered = log.find(keys.answer(key), InterruptAnswered)
         if answered is None:
-            if asked is None:
-                asked = InterruptRaised(
+            if interrupt is None:
+                interrupt = InterruptRaised(
                     key,
                     self._origin,
                     time(),
@@ -267,13 +275,13 @@ class RunContext(Struct, Generic[C], eq=False):
                     await resolve_time("interrupt(deadline=…)", deadline, self._run.signals.now),
                     _check_default(on_expiry, schema),
                 )
-                log.write(asked)
+                log.write(interrupt)
                 await log.settle()
-            answer = await self._wait_for_answer(asked)
+            answer = await self._wait_for_answer(interrupt)
         else:
             answer = answered.answer
-            if answered.expired and asked is not None and asked.default is None:
-                raise InterruptExpiredError(key, asked.deadline)
+            if answered.expired and interrupt is not None and interrupt.default is None:
+                raise InterruptExpiredError(key, interrupt.deadline)
             if answered.values:
                 self.values.update(answered.values)
         if schema is None or isinstance(schema, dict):
@@ -315,32 +323,32 @@ class RunContext(Struct, Generic[C], eq=False):
             log.deliver(CustomDelta(self._origin, name, data, self.tool_call.id if self.tool_call else ""))
             await log.settle()
 
-    async def _wait_for_answer(self, asked: InterruptRaised) -> Any:
+    async def _wait_for_answer(self, interrupt: InterruptRaised) -> Any:
         try:
             if self._run.live is None:
-                raise SuspendRun(asked.key)
-            return await self._wait_live(self._run.live, asked)
+                raise SuspendRun(interrupt.key)
+            return await self._wait_live(self._run.live, interrupt)
         except SuspendRun:
-            self._run.suspended_by[asked.key] = _ENCLOSING.get()
+            self._run.suspended_by[interrupt.key] = _ENCLOSING.get()
             raise
 
-    async def _wait_live(self, live: LiveConversation, asked: InterruptRaised) -> Any:
+    async def _wait_live(self, live: LiveConversation, interrupt: InterruptRaised) -> Any:
         """Wait for the answer while the run stays in progress, until the deadline."""
         run = self._run
-        key = asked.key
-        left = asked.deadline - await run.signals.now() if asked.deadline else None
-        limit = asyncio.timeout(left)
+        key = interrupt.key
+        seconds_left = interrupt.deadline - await run.signals.now() if interrupt.deadline else None
+        timeout = asyncio.timeout(seconds_left)
         try:
-            async with limit:
+            async with timeout:
                 return await live.answer_to(key)
         except TimeoutError:
-            if not limit.expired():
+            if not timeout.expired():
                 raise
-        answer = None if asked.default is None else asked.default.answer
+        answer = None if interrupt.default is None else interrupt.default.answer
         run.log.write(InterruptAnswered(keys.answer(key), self._origin, time(), key, answer, expired=True))
         await run.log.settle()
-        if asked.default is None:
-            raise InterruptExpiredError(key, asked.deadline)
+        if interrupt.default is None:
+            raise InterruptExpiredError(key, interrupt.deadline)
         return answer
 
     def _take_changes(self) -> ValueChanges | None:

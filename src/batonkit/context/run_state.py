@@ -194,7 +194,7 @@ class StopSignal(Struct):
 
     @property
     def has_messages(self) -> bool:
-        """Return whether the user has sent messages that the next model call should read."""
+        """True if the user has sent messages that the next model call should read."""
         return bool(self.messages) or (self.lease is not None and self.lease.is_steered)
 
 
@@ -357,8 +357,8 @@ class RunState(Struct, Generic[C], eq=False):
         """
         agents = _DynamicAgents(self.dynamic_agents)
         agents.parent = self.dynamic_agents
-        own = self.values if values is None else values
-        return replace(self, values=own, meter=meter or self.meter, dynamic_agents=agents)
+        part_values = self.values if values is None else values
+        return replace(self, values=part_values, meter=meter or self.meter, dynamic_agents=agents)
 
 
 def ends_run(error: Exception) -> bool:

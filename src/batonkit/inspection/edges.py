@@ -43,10 +43,10 @@ class TeamEdge(Struct, frozen=True):
 
     def describe_return(self, separator: str) -> str:
         """Return a separator and "and back" or "then NAME"; "" if control does not return."""
+        if self.returns is None:
+            return ""
         back = "and back" if self.returns == "caller" else f"then {self.returns}"
-        if self.until == "finished":
-            back += " when finished"
-        return f"{separator}{back}" if self.returns is not None else ""
+        return f"{separator}{back} when finished" if self.until == "finished" else f"{separator}{back}"
 
 
 class InnerAgent(Struct, frozen=True):
@@ -86,12 +86,12 @@ def teams_in(team: Team) -> list[Team]:
 
 def edges_of(team: Team) -> list[TeamEdge]:
     """Return all edges of a team, each once."""
-    return list(dict.fromkeys(edge for seat in team.members.values() for edge in edges_from(seat)))
+    return list(dict.fromkeys(edge for member in team.members.values() for edge in edges_from(member)))
 
 
-def edges_from(seat: TeamMember) -> list[TeamEdge]:
+def edges_from(member: TeamMember) -> list[TeamEdge]:
     """Return the edges out of one agent, each once."""
-    return list(dict.fromkeys(_edge(seat, route) for route in seat.edges))
+    return list(dict.fromkeys(_edge(member, route) for route in member.edges))
 
 
 def parts_of(agent: BaseAgent[Any, Any]) -> list[InnerAgent]:
@@ -137,8 +137,8 @@ def _unwrapped(agent: BaseAgent[Any, Any]) -> BaseAgent[Any, Any]:
     return agent
 
 
-def _edge(seat: TeamMember, route: Route) -> TeamEdge:
-    agent = seat.agent
+def _edge(member: TeamMember, route: Route) -> TeamEdge:
+    agent = member.agent
     target = route.target
     returns = route.handoff.return_to
     if route.is_tree:
@@ -158,5 +158,5 @@ def _functions_that_mention(agent: BaseAgent[Any, Any], target: str) -> Iterator
     for tool in _tools_of(agent):
         if isinstance(tool, FunctionTool):
             mentioned: tuple[object, ...] = referenced_objects(tool.function)
-            if any(isinstance(thing, BaseAgent) and thing.name == target for thing in mentioned):
+            if any(isinstance(each, BaseAgent) and each.name == target for each in mentioned):
                 yield str(tool.name)

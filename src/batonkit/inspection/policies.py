@@ -39,7 +39,7 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
         return ()
     totals: dict[str, int] = dict.fromkeys(POLICIES, 0)
     read_first: dict[str, dict[str, int]] = {}
-    own: dict[str, int] = {}
+    written: dict[str, int] = {}
     fold = RunFold()
     for event in events:
         id = event.origin.id
@@ -51,8 +51,8 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
         elif isinstance(event, AgentResponded | ToolReturned):
             if isinstance(event, AgentResponded) and event.model:
                 for policy, tokens in read_first.get(id, {}).items():
-                    totals[policy] += tokens + own.get(id, 0)
-            own[id] = own.get(id, 0) + estimate_tokens([event.message])
+                    totals[policy] += tokens + written.get(id, 0)
+            written[id] = written.get(id, 0) + estimate_tokens([event.message])
     return tuple([PolicyEstimate(policy, tokens) for policy, tokens in totals.items()])
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
+from .._checks import check_choice
 from ..log import (
     AgentResponded,
     AgentStarted,
@@ -51,7 +52,11 @@ def usage_by(events: Sequence[Event], by: UsageKey) -> tuple[UsageRow, ...]:
     Args:
         events: The log of the run.
         by: The property to group by.
+
+    Raises:
+        SetupError: There is no such property.
     """
+    check_choice("usage_by(by=…)", by, get_args(UsageKey))
     sums: dict[str, _Sum] = {}
     arrivals = _arrivals(events) if by == "edge" else {}
     for event in events:
@@ -94,14 +99,13 @@ def find_arrival(events: Sequence[Event], activation: str) -> ControlTransferred
 def _arrivals(events: Sequence[Event]) -> dict[str, ControlTransferred]:
     """Return the transfer that each activation began with, by activation."""
     arrivals: dict[str, ControlTransferred] = {}
-    last: dict[str, ControlTransferred] = {}
-    """The last transfer at each level of nesting."""
+    last_by_flow: dict[str, ControlTransferred] = {}
     for event in events:
-        level = keys.flow(event.origin.id)
+        flow = keys.flow(event.origin.id)
         if isinstance(event, ControlTransferred):
-            last[level] = event
-        elif isinstance(event, AgentStarted) and level in last and last[level].target == event.agent:
-            arrivals[event.origin.id] = last.pop(level)
+            last_by_flow[flow] = event
+        elif isinstance(event, AgentStarted) and flow in last_by_flow and last_by_flow[flow].target == event.agent:
+            arrivals[event.origin.id] = last_by_flow.pop(flow)
     return arrivals
 
 

@@ -82,11 +82,12 @@ class ClientCredentials:
                 url, credentials, self.client_id, self.client_secret, self.method, self.scope, self.issuer
             )
         else:
-            id = self.client_id
-            key = self.private_key
-            algorithm = self.algorithm
-            signing = SignedJWTParameters(issuer=id, subject=id, signing_key=key, signing_algorithm=algorithm)
-            assertion = signing.create_assertion_provider()
+            assertion = SignedJWTParameters(
+                issuer=self.client_id,
+                subject=self.client_id,
+                signing_key=self.private_key,
+                signing_algorithm=self.algorithm,
+            ).create_assertion_provider()
             provider = PrivateKeyJWTOAuthProvider(url, credentials, self.client_id, assertion, self.scope, self.issuer)
         return ConcurrentAuth(provider)
 
@@ -121,10 +122,10 @@ class AuthorizationCode:
     def flow(self, url: str) -> httpx2.Auth:
         """Return the auth that obtains tokens for the server at `url`.
 
+        Its requests raise `AuthorizationPending` if a user must authorize the client first.
+
         Args:
             url: The address of the MCP server.
-
-        Its requests raise `AuthorizationPending` if a user must authorize the client first.
         """
         redirects = [AnyUrl(self.redirect_uri)]
         client = None
@@ -166,4 +167,5 @@ def to_mcp_auth(auth: "MCPAuthLike | None") -> MCPAuth | None:
     if (isinstance(auth, str) and auth) or callable(auth):
         return MCPBearerAuth(auth)
     works = "a token, a function that returns headers, ClientCredentials, AuthorizationCode or an httpx2.Auth"
-    raise SetupError(f"MCPToolset(auth=…) takes {works}, not {type(auth).__name__}")
+    refused = "an empty text" if auth == "" else type(auth).__name__
+    raise SetupError(f"MCPToolset(auth=…) takes {works}, not {refused}")

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from hashlib import blake2s
 from pathlib import Path
+from tempfile import mkstemp
 from time import time
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
@@ -87,10 +88,11 @@ class FileTokenStore:
 
     def _write(self, file: Path, value: bytes) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = file.with_suffix(f".{os.getpid()}")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        # Only the owner can read a file of mkstemp.
+        descriptor, temporary = mkstemp(dir=self._folder)
+        with open(descriptor, "wb") as output:
             output.write(value)
-        temporary.replace(file)
+        Path(temporary).replace(file)
 
 
 class PendingAuthorization(BaseModel, frozen=True):
@@ -187,7 +189,7 @@ class AuthorizationCodeFlow(OAuthClientProvider):
         """Store the redirect; return whether it belongs to the pending authorization."""
         pending = await self._credentials.get(PENDING, PendingAuthorization)
         fields = _parse_redirect(answer)
-        if pending is None or not secrets.compare_digest(fields.get("state", ""), pending.state):
+        if pending is None or not secrets.compare_digest(fields.get("state", "").encode(), pending.state.encode()):
             return False
         await self._credentials.set(PENDING, pending.model_copy(update={"redirect": fields}))
         return True
@@ -198,9 +200,9 @@ class AuthorizationCodeFlow(OAuthClientProvider):
         context = self.context
         if context.current_tokens is not None:
             context.update_token_expiry(context.current_tokens)
-            found = await self._credentials.get(DISCOVERED, DiscoveredMetadata) or DiscoveredMetadata()
-            context.oauth_metadata = found.server
-            context.protected_resource_metadata = found.resource
+            discovered = await self._credentials.get(DISCOVERED, DiscoveredMetadata) or DiscoveredMetadata()
+            context.oauth_metadata = discovered.server
+            context.protected_resource_metadata = discovered.resource
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         await super()._handle_token_response(response)
@@ -223,22 +225,23 @@ class AuthorizationCodeFlow(OAuthClientProvider):
     async def _authorization_url(self, pending: PendingAuthorization | None) -> str:
         """Return the page to visit: the pending one if it is for the same request."""
         parameters = self._request_parameters()
-        context = self.context
         if pending is not None and pending.parameters == parameters:
             return pending.url
-        metadata = context.oauth_metadata
         proof = PKCEParameters.generate()
         state = secrets.token_urlsafe(32)
-        if metadata is not None and metadata.authorization_endpoint:
-            endpoint = str(metadata.authorization_endpoint)
-        else:
-            endpoint = urljoin(context.get_authorization_base_url(context.server_url), "/authorize")
-        fields = {**parameters, "state": state, "code_challenge": proof.code_challenge, "code_challenge_method": "S256"}
-        url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(fields)}"
+        query = {**parameters, "state": state, "code_challenge": proof.code_challenge, "code_challenge_method": "S256"}
+        endpoint = self._authorization_endpoint()
+        url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
         verifier = proof.code_verifier
-        sent = PendingAuthorization(url=url, parameters=parameters, state=state, verifier=verifier)
-        await self._credentials.set(PENDING, sent)
+        pending = PendingAuthorization(url=url, parameters=parameters, state=state, verifier=verifier)
+        await self._credentials.set(PENDING, pending)
         return url
+
+    def _authorization_endpoint(self) -> str:
+        context = self.context
+        if context.oauth_metadata is not None and context.oauth_metadata.authorization_endpoint:
+            return str(context.oauth_metadata.authorization_endpoint)
+        return urljoin(context.get_authorization_base_url(context.server_url), "/authorize")
 
     def _request_parameters(self) -> dict[str, str]:
         context = self.context
@@ -259,12 +262,16 @@ class AuthorizationCodeFlow(OAuthClientProvider):
 
 
 def _parse_redirect(answer: Any) -> dict[str, str]:
-    """Return the parameters of a redirect URL, or of an object that holds them."""
+    """Return the parameters of a redirect URL or of an object; {} for anything else."""
     if isinstance(answer, dict):
         return {str(name): str(value) for name, value in answer.items() if value is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON value
-    if isinstance(answer, str):
-        return {name: values[0] for name, values in parse_qs(urlsplit(answer).query).items()}
-    return {}
+    if not isinstance(answer, str):
+        return {}
+    try:
+        query = urlsplit(answer).query
+    except ValueError:
+        return {}
+    return {name: values[0] for name, values in parse_qs(query).items()}
 
 
 class ConcurrentAuth(httpx2.Auth):

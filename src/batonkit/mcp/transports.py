@@ -208,7 +208,10 @@ class StreamableHTTPTransport(MCPTransport):
     is_http = True
 
     def __init__(self, url: str, headers: Mapping[str, str] | None, auth: MCPAuth | None) -> None:
-        parsed = httpx2.URL(url)
+        try:
+            parsed = httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise SetupError(f"MCPToolset({url!r}) is not a valid URL: {error}") from None
         super().__init__(f"the server at {parsed.scheme}://{parsed.netloc.decode()}{parsed.path}")
         self._url = url
         self._headers = dict(headers) if headers else {}
@@ -265,18 +268,22 @@ class _ExplainingClient(httpx2.AsyncClient):
             return _error_response(request, 503, CONNECTION_CLOSED, describe_error(error), data)
         if request.method != "POST" or response.status_code < 400:
             return response
+        return await self._explain(request, response)
+
+    async def _explain(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """Return the JSON-RPC error for an HTTP error; the response itself if it is one already."""
         if "mcp-session-id" in request.headers and await _refuses_session(request, response):
             message = f"the session is gone (HTTP {response.status_code})"
             await response.aclose()
             return _error_response(request, 404, CONNECTION_CLOSED, message, {_WAS_SENT: False})
         is_refused = response.status_code in (401, 403)
-        if is_refused or not response.headers.get("content-type", "").lower().startswith("application/json"):
-            await response.aclose()
-            message = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
-            if is_refused and self.auth is None and "authorization" not in request.headers:
-                message += "; authentication required: pass MCPToolset(…, auth=…)"
-            return _error_response(request, response.status_code, INTERNAL_ERROR, message, None)
-        return response
+        if not is_refused and response.headers.get("content-type", "").lower().startswith("application/json"):
+            return response
+        await response.aclose()
+        message = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+        if is_refused and self.auth is None and "authorization" not in request.headers:
+            message += "; authentication required: pass MCPToolset(…, auth=…)"
+        return _error_response(request, response.status_code, INTERNAL_ERROR, message, None)
 
 
 async def _refuses_session(request: httpx2.Request, response: httpx2.Response) -> bool:
@@ -317,6 +324,15 @@ def _command_label(command: Sequence[str]) -> str:
     return " ".join(os.path.basename(word) for word in words if not word.startswith("-"))
 
 
+def _split_command(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise SetupError(
+            f"MCPToolset({command!r}) is not a command: {error}; a list of words needs no quotes"
+        ) from None
+
+
 def transport_for(
     server: Any,
     *,
@@ -339,9 +355,9 @@ def transport_for(
         raise SetupError(f"MCPToolset({server!r}) is not a URL; {works}")
     if isinstance(server, SDKServer | Server):
         if env or cwd:
-            raise SetupError("env and cwd do not apply to a server in this process; leave them out")
+            raise SetupError("MCPToolset(…) has a server in this process; env and cwd apply only to commands")
         return InProcessTransport(cast("Any", server))
-    words: Any = shlex.split(server) if isinstance(server, str) else server
+    words: Any = _split_command(server) if isinstance(server, str) else server
     if isinstance(words, Sequence) and words and all(isinstance(word, str) for word in cast("Sequence[Any]", words)):
         return StdioTransport(cast("Sequence[str]", words), env, cwd)
     works = 'pass a command ("uvx mcp-server-time" or a list of words), a URL, or a server of the mcp library'

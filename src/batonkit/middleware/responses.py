@@ -5,7 +5,7 @@ import logging
 from collections.abc import MutableMapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -42,12 +42,11 @@ class Responses(Protocol):
 
 def open_responses(store: str | Path | MutableMapping[str, bytes]) -> Responses:
     """Return the responses in a file or a mapping. Raises SetupError if it is neither."""
-    given: Any = store
-    if isinstance(given, str | Path) and str(given):
-        return Cassette(Path(given)) if str(given).endswith(".jsonl") else _KeyedResponses(_ResponseFile(given))
-    if isinstance(given, MutableMapping):
-        return _KeyedResponses(cast(MutableMapping[str, bytes], given))
-    raise SetupError(f'Cache({show(given)}): give a file, such as "cache.db", or a dict')
+    if isinstance(store, str | Path) and str(store):
+        return Cassette(Path(store)) if str(store).endswith(".jsonl") else _KeyedResponses(_ResponseFile(store))
+    if isinstance(store, MutableMapping):
+        return _KeyedResponses(store)
+    raise SetupError(f'Cache({show(store)}): give a file, such as "cache.db", or a dict')
 
 
 def request_hash(request: ModelRequest) -> str:
@@ -148,7 +147,7 @@ class Cassette:
                 entries.append(msgspec.json.decode(line, type=_Entry))
             except msgspec.MsgspecError as error:
                 raise SetupError(
-                    f"Cache({str(self._path)!r}): line {number} is no recorded response: {error}"
+                    f"Cache({str(self._path)!r}): line {number} is not a recorded response: {error}"
                 ) from None
         return entries
 
@@ -196,13 +195,11 @@ class _ResponseFile:
 
     def get(self, key: str) -> bytes | None:
         """Return the response with a key."""
-        with self._lock:
-            row = self._open().execute("SELECT response FROM responses WHERE key = ?", (key,)).fetchone()
+        row = self._execute("SELECT response FROM responses WHERE key = ?", key)
         return None if row is None else row[0]
 
     def __setitem__(self, key: str, response: bytes) -> None:
-        with self._lock:
-            self._open().execute("INSERT OR REPLACE INTO responses VALUES (?, ?)", (key, response))
+        self._execute("INSERT OR REPLACE INTO responses VALUES (?, ?)", key, response)
 
     def close(self) -> None:
         """Close the file."""
@@ -210,6 +207,16 @@ class _ResponseFile:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+
+    def _execute(self, statement: str, *values: str | bytes) -> Any:
+        """Execute a statement and return its first row."""
+        import sqlite3
+
+        try:
+            with self._lock:
+                return self._open().execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            raise SetupError(f"Cache({self._path!r}): cannot use the file: {error}") from None
 
     def _open(self) -> Any:
         if self._connection is None:

@@ -1,6 +1,6 @@
 """`ClearToolResults`, and the estimate of a request's tokens."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -49,9 +49,9 @@ class ClearToolResults(Middleware[Any]):
         keep_tools: Collection[str] = (),
         note: str = _CLEARED,
     ) -> None:
-        for name, given in (("keep_last", keep_last), ("over_tokens", over_tokens)):
-            if given is not None and given < 0:
-                raise SetupError(f"ClearToolResults({name}={given}): give 0 or more")
+        for name, count in (("keep_last", keep_last), ("over_tokens", over_tokens)):
+            if count is not None and count < 0:
+                raise SetupError(f"ClearToolResults({name}={count}): give 0 or more")
         if isinstance(keep_tools, str):
             raise SetupError(f"ClearToolResults(keep_tools={keep_tools!r}): give a list of names")
         self._keep_last = keep_last
@@ -75,17 +75,16 @@ class ClearToolResults(Middleware[Any]):
             messages[position] = replace(messages[position], content=self._note)
         return replace(request, messages=messages)
 
-    def _find_old(self, messages: Any) -> list[int]:
-        kept = 0
+    def _find_old(self, messages: Sequence[Message]) -> list[int]:
+        newer_results = 0
         is_read = False
-        old = list[int]()
-        for position in range(len(messages) - 1, -1, -1):
-            message: Message = messages[position]
+        old: list[int] = []
+        for position, message in reversed([*enumerate(messages)]):
             if isinstance(message, AssistantMessage):
                 # The model has written something after the results before this message.
                 is_read = True
             elif isinstance(message, ToolMessage):
-                kept += 1
-                if is_read and kept > self._keep_last and message.name not in self._keep_tools:
+                if is_read and newer_results >= self._keep_last and message.name not in self._keep_tools:
                     old.append(position)
+                newer_results += 1
         return old

@@ -9,8 +9,8 @@ from .model import Chunk, ModelRequest
 from .provider_errors import malformed
 from .stream_parser import StreamParser
 
-# A server ends the stream right after its last event; only then can the connection be reused.
 SECONDS_TO_DRAIN = 0.1
+"""Seconds to wait for the end of a stream after its last event; only then can the connection be reused."""
 
 
 class BaseResponseStream:
@@ -130,6 +130,14 @@ class EventParser(StreamParser):
         raise NotImplementedError
 
 
+async def _read_whole(stream: BaseResponseStream, first: bytes) -> bytes:
+    """Return all bytes of a response whose first ones were read."""
+    pieces = [first]
+    while not stream.is_whole and pieces[-1]:
+        pieces.append(await stream.piece())
+    return b"".join(pieces)
+
+
 async def stream_response(
     request: ModelRequest,
     send: Callable[[ModelRequest], Awaitable[BaseResponseStream]],
@@ -142,11 +150,7 @@ async def stream_response(
         piece = await stream.piece()
         # Some servers ignore the `stream` flag, so the response decides.
         if stream.is_whole or piece.lstrip()[:1] == b"{":
-            pieces = [piece]
-            while not stream.is_whole and piece:
-                piece = await stream.piece()
-                pieces.append(piece)
-            chunks = parser.take_whole(b"".join(pieces))
+            chunks = parser.take_whole(await _read_whole(stream, piece))
             yield assemble_response([*chunks, *parser.end(is_done=True)])
             return
         events = SSEDecoder()

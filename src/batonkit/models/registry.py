@@ -142,13 +142,13 @@ def _unknown_provider(model: str, user: str) -> SetupError:
 
 
 def _find_installed(prefix: str, user: str) -> Factory | None:
-    found = {entry.value: entry for entry in _entry_points() if entry.name == prefix}
-    if len(found) > 1:
+    entries = {entry.value: entry for entry in _entry_points() if entry.name == prefix}
+    if len(entries) > 1:
         raise SetupError(
-            f"several installed packages provide `{prefix}`: {quote_names(sorted(found))}; "
+            f"several installed packages provide `{prefix}`: {quote_names(sorted(entries))}; "
             f"choose one with batonkit.models.register_model({prefix!r}, factory)"
         )
-    return next((_load(entry, user) for entry in found.values()), None)
+    return next((_load(entry, user) for entry in entries.values()), None)
 
 
 def _load(entry: "EntryPoint", user: str) -> Factory:
@@ -157,9 +157,9 @@ def _load(entry: "EntryPoint", user: str) -> Factory:
     except ModuleNotFoundError as error:
         package = entry.dist.name if entry.dist is not None else "its package"
         extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
-        wanted = f"{package}{extras}"
         extra = entry.extras[0] if entry.extras else ""
-        raise MissingExtraError(f"the provider `{entry.name}`{user}", extra, error, packages=wanted) from error
+        what = f"the provider `{entry.name}`{user}"
+        raise MissingExtraError(what, extra, error, packages=f"{package}{extras}") from error
 
 
 def _entry_points() -> "tuple[EntryPoint, ...]":

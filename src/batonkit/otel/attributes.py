@@ -3,6 +3,7 @@
 `ATTRIBUTES` describes every attribute; the table in the documentation is made of it.
 """
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -32,6 +33,7 @@ from ..messages import (
     Message,
     ToolCall,
     ToolMessage,
+    ToolSpec,
     Usage,
     media_of,
     text_of,
@@ -165,9 +167,7 @@ class ContentPolicy:
                 # The content must not be recorded, and a run does not depend on its observers.
                 _logger.exception("redact failed for `%s`; it is not recorded", name)
                 return None
-        if value is None or isinstance(value, str):
-            return value
-        return msgspec.json.encode(value, enc_hook=repr).decode()
+        return None if value is None else _to_text(value)
 
 
 class RunIdentity(Struct, frozen=True):
@@ -208,7 +208,7 @@ def split_model(name: str) -> tuple[str | None, str]:
 
 def run_attributes(run: RunIdentity, messages: Sequence[Message], content: ContentPolicy) -> Attributes:
     """Return the attributes of a run; `messages` is its input."""
-    found: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "invoke_workflow",
         "gen_ai.workflow.name": run.root,
         "gen_ai.conversation.id": run.conversation,
@@ -217,17 +217,17 @@ def run_attributes(run: RunIdentity, messages: Sequence[Message], content: Conte
         "baton.run.id": run.run_id,
     }
     if messages and content.is_on:
-        found["gen_ai.input.messages"] = content.get("gen_ai.input.messages", lambda: to_plain(messages))
+        attributes["gen_ai.input.messages"] = content.get("gen_ai.input.messages", lambda: to_plain(messages))
         text = "\n".join(filter(None, [text_of(message.content) for message in messages]))
-        found["input.value"] = content.get("input.value", lambda: text)
-    return found
+        attributes["input.value"] = content.get("input.value", lambda: text)
+    return attributes
 
 
 def output_attributes(output: Any, content: ContentPolicy) -> Attributes:
     """Return the attributes that the output of a run adds."""
     if output is None or not content.is_on:
         return {}
-    text = output if isinstance(output, str) else msgspec.json.encode(_to_builtins(output)).decode()
+    text = _to_text(output if isinstance(output, str) else _to_builtins(output))
     return {
         "gen_ai.output.messages": content.get(
             "gen_ai.output.messages",
@@ -260,7 +260,7 @@ def request_attributes(
     """Return the attributes of a model call that starts."""
     provider, name = split_model(model)
     settings = request.settings
-    found: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.conversation.id": run.conversation,
         "gen_ai.agent.name": agent,
@@ -268,47 +268,46 @@ def request_attributes(
         "gen_ai.request.model": name,
     }
     if request.stream:
-        found["gen_ai.request.stream"] = True
+        attributes["gen_ai.request.stream"] = True
     if settings != _NO_SETTINGS:
-        found |= {attribute: getattr(settings, setting) for setting, attribute in _SETTINGS}
+        attributes |= {attribute: getattr(settings, setting) for setting, attribute in _SETTINGS}
     if request.output_schema is not None:
-        found["gen_ai.output.type"] = "json"
+        attributes["gen_ai.output.type"] = "json"
     if content.is_on:
-        messages = request.messages
-        instructions = request.instructions
-        found["gen_ai.input.messages"] = content.get("gen_ai.input.messages", lambda: to_plain(messages))
-        if instructions:
-            found["gen_ai.system_instructions"] = content.get(
-                "gen_ai.system_instructions", lambda: [{"type": "text", "content": instructions}]
-            )
-        if request.tools:
-            found["gen_ai.tool.definitions"] = content.get(
-                "gen_ai.tool.definitions",
-                lambda: [
-                    {
-                        "type": "function",
-                        "name": each.name,
-                        "description": each.description,
-                        "parameters": each.parameters,
-                    }
-                    for each in request.tools
-                ],
-            )
-    return found
+        attributes |= _request_content(request, content)
+    return attributes
+
+
+def _request_content(request: ModelRequest, content: ContentPolicy) -> Attributes:
+    messages = content.get("gen_ai.input.messages", lambda: to_plain(request.messages))
+    attributes: Attributes = {"gen_ai.input.messages": messages}
+    if request.instructions:
+        attributes["gen_ai.system_instructions"] = content.get(
+            "gen_ai.system_instructions", lambda: [{"type": "text", "content": request.instructions}]
+        )
+    if request.tools:
+        attributes["gen_ai.tool.definitions"] = content.get(
+            "gen_ai.tool.definitions", lambda: [_tool_definition(tool) for tool in request.tools]
+        )
+    return attributes
+
+
+def _tool_definition(tool: ToolSpec) -> dict[str, Any]:
+    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
 def response_attributes(response: ModelResponse, called: str, content: ContentPolicy) -> Attributes:
     """Return the attributes that a response adds; `called` is the model that was called."""
-    found: Attributes = {"gen_ai.response.model": split_model(response.model or called)[1]}
+    attributes: Attributes = {"gen_ai.response.model": split_model(response.model or called)[1]}
     if response.id:
-        found["gen_ai.response.id"] = response.id
+        attributes["gen_ai.response.id"] = response.id
     if response.stop_reason:
-        found["gen_ai.response.finish_reasons"] = [response.stop_reason]
+        attributes["gen_ai.response.finish_reasons"] = [response.stop_reason]
     if response.usage is not None:
-        found |= usage_attributes(response.usage)
+        attributes |= usage_attributes(response.usage)
     if response.message is not None and content.is_on:
-        found |= _output(response.message, response.stop_reason, content)
-    return found
+        attributes |= _output(response.message, response.stop_reason, content)
+    return attributes
 
 
 def recorded_response_attributes(run: RunIdentity, response: AgentResponded, content: ContentPolicy) -> Attributes:
@@ -330,8 +329,8 @@ def recorded_response_attributes(run: RunIdentity, response: AgentResponded, con
 def _output(message: AssistantMessage, reason: str, content: ContentPolicy) -> Attributes:
     if not content.is_on:
         return {}
-    made = [{**_message(message), "finish_reason": reason or "stop"}]
-    return {"gen_ai.output.messages": content.get("gen_ai.output.messages", lambda: made)}
+    messages = [{**_message(message), "finish_reason": reason or "stop"}]
+    return {"gen_ai.output.messages": content.get("gen_ai.output.messages", lambda: messages)}
 
 
 def usage_attributes(usage: Usage | None) -> Attributes:
@@ -382,17 +381,17 @@ def handoff_attributes(
 
     The conventions have none yet: all of them are made here.
     """
-    found: Attributes = {
+    attributes: Attributes = {
         **run.agent(source),
         "openinference.span.kind": _CHAIN,
         "baton.handoff.source": source,
         "baton.handoff.requested": [*requested],
     }
     if transferred is None:
-        return {**found, "error.type": "not_followed"}
+        return {**attributes, "error.type": "not_followed"}
     payload = transferred.payload
     return {
-        **found,
+        **attributes,
         "baton.handoff.target": transferred.target,
         "baton.handoff.call.id": transferred.call_id,
         "baton.handoff.reason": transferred.reason or None,
@@ -403,18 +402,18 @@ def handoff_attributes(
 def task_attributes(event: TaskOpened | TaskEnded, content: ContentPolicy) -> Attributes:
     """Return the attributes of a task that was opened or has ended."""
     task = event.task
-    found: Attributes = {
+    attributes: Attributes = {
         "baton.task.agent": task.agent,
         "baton.task.caller": task.caller,
         "gen_ai.tool.call.id": task.call_id,
     }
     if isinstance(event, TaskEnded):
-        found["baton.task.outcome"] = event.outcome
+        attributes["baton.task.outcome"] = event.outcome
         if event.outcome == "finished":
-            found["baton.task.result"] = content.get("baton.task.result", lambda: event.result)
+            attributes["baton.task.result"] = content.get("baton.task.result", lambda: event.result)
         if event.reason:
-            found["baton.task.reason"] = content.get("baton.task.reason", lambda: event.reason)
-    return found
+            attributes["baton.task.reason"] = content.get("baton.task.reason", lambda: event.reason)
+    return attributes
 
 
 def interrupt_attributes(interrupt: InterruptRaised, content: ContentPolicy) -> Attributes:
@@ -476,17 +475,29 @@ def _message(message: Message) -> dict[str, Any]:
 
 def _media(part: Media) -> dict[str, Any]:
     modality = "image" if isinstance(part, Image) else "audio" if isinstance(part, Audio) else "file"
-    shown = {"modality": modality, "mime_type": getattr(part, "media_type", None)}
+    fields = {"modality": modality, "mime_type": getattr(part, "media_type", None)}
     if part.url is not None and not part.url.startswith("data:"):
-        return {"type": "uri", "uri": part.url, **shown}
-    return {"type": "blob", "content": "", **shown}
+        return {"type": "uri", "uri": part.url, **fields}
+    return {"type": "blob", "content": "", **fields}
 
 
 def _parsed(arguments: str) -> Any:
+    """Return the arguments of a call as data; those that cannot be decoded as text."""
     try:
         return msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return arguments
+
+
+def _to_text(content: Any) -> str:
+    """Encode content as JSON unless it is text, and escape lone surrogates."""
+    # Neither msgspec nor the exporters encode them.
+    if isinstance(content, str):
+        return content.encode(errors="backslashreplace").decode()
+    try:
+        return msgspec.json.encode(content, enc_hook=repr).decode()
+    except UnicodeEncodeError:
+        return json.dumps(content, default=repr)
 
 
 def _to_builtins(value: Any) -> Any:

@@ -64,22 +64,22 @@ class Metrics:
         self._interrupts = meter.create_up_down_counter("baton.interrupts.open", *METRICS["baton.interrupts.open"])
 
     def model_call(
-        self, found: Mapping[str, Any], seconds: float, usage: Usage | None, first_chunk: float | None = None
+        self, span_attributes: Mapping[str, Any], seconds: float, usage: Usage | None, first_chunk: float | None = None
     ) -> None:
         """Measure a model call."""
-        shown = {name: found[name] for name in _MODEL_ATTRIBUTES if name in found}
-        self._model.record(max(seconds, 0.0), shown)
+        attributes = {name: span_attributes[name] for name in _MODEL_ATTRIBUTES if name in span_attributes}
+        self._model.record(max(seconds, 0.0), attributes)
         if first_chunk is not None:
-            self._first_chunk.record(first_chunk, shown)
+            self._first_chunk.record(first_chunk, attributes)
         if usage is not None:
-            self._tokens.record(usage.input_tokens, {**shown, "gen_ai.token.type": "input"})
-            self._tokens.record(usage.output_tokens, {**shown, "gen_ai.token.type": "output"})
+            self._tokens.record(usage.input_tokens, {**attributes, "gen_ai.token.type": "input"})
+            self._tokens.record(usage.output_tokens, {**attributes, "gen_ai.token.type": "output"})
 
     def operation(self, operation: str, name: str, seconds: float, error: str) -> None:
         """Measure a drive of a run, an activation or a tool call."""
-        histogram, attribute = self._durations[operation]
-        shown = {attribute: name, "error.type": error} if error else {attribute: name}
-        histogram.record(max(seconds, 0.0), shown)
+        histogram, name_attribute = self._durations[operation]
+        attributes = {name_attribute: name, "error.type": error} if error else {name_attribute: name}
+        histogram.record(max(seconds, 0.0), attributes)
 
     def handoff(self, source: str, target: str, outcome: str) -> None:
         """Count a handoff."""
@@ -96,8 +96,8 @@ class Metrics:
 
     def store(self, operation: str, store: str, seconds: float, error: str) -> None:
         """Measure a call of the store."""
-        shown = {"operation": operation, "store": store}
-        self._store.record(seconds, {**shown, "error.type": error} if error else shown)
+        attributes = {"operation": operation, "store": store}
+        self._store.record(seconds, {**attributes, "error.type": error} if error else attributes)
 
     def lease_lost(self, store: str, operation: str, count: int) -> None:
         """Count leases that another worker has taken."""

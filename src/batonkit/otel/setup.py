@@ -26,8 +26,7 @@ def make_providers(
     Raises:
         SetupError: The URL is not one.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    if not _is_http_url(url):
         raise SetupError(f"OTelObserver.to({url!r}) is not the URL of an OTLP receiver, such as http://localhost:4318")
     base = url.rstrip("/").removesuffix(_TRACES)
     resource = Resource.create({SERVICE_NAME: service_name}).merge(OTELResourceDetector().detect())
@@ -37,3 +36,11 @@ def make_providers(
         return tracer_provider, NoOpMeterProvider()
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"{base}{_METRICS}", headers=headers))
     return tracer_provider, MeterProvider([reader], resource)
+
+
+def _is_http_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)

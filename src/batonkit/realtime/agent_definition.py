@@ -22,6 +22,7 @@ from ..agents.definition import AgentWithTools, ToolTable
 from ..context import RunContext
 from ..context.run_context import InterruptCheck
 from ..errors import SetupError
+from ..handoffs import Handoff
 from ..handoffs.tasks import TaskTools
 from ..log import Origin, ValueChanges, keys
 from ..team.follow import TeamFlow
@@ -50,8 +51,8 @@ class RealtimeDefinition(AgentWithTools[C, str]):
     @property
     def is_dynamic(self) -> bool:
         """True if instructions or tools can change during a session."""
-        changes = self._toolsets or self._tool_table.conditional
-        return self.template or bool(changes) or not isinstance(self.instructions, str)
+        has_dynamic_tools = bool(self._toolsets or self._tool_table.conditional)
+        return has_dynamic_tools or self.template or not isinstance(self.instructions, str)
 
     @property
     def _stays_active(self) -> bool:
@@ -62,14 +63,21 @@ class RealtimeDefinition(AgentWithTools[C, str]):
         (checked,) = to_guardrails(f"`{self.name}`", output_guardrails=self.output_guardrails)
         object.__setattr__(self, "output_guardrails", checked)
         for edge in self._edges():
-            for option in ("input_filter", "history", "return_to"):
-                # Control returns only from a task: an agent's words do not end its activation.
-                if getattr(edge, option) is not None and not (option == "return_to" and edge.until == "finished"):
-                    raise SetupError(
-                        f"`{self.name}` has a handoff to `{edge.target}` with {option}=…, which realtime sessions do "
-                        "not support: the model keeps its history, and an agent stays active until it transfers or "
-                        'finishes a task (until="finished")'
-                    )
+            self._reject_unsupported_options(edge)
+
+    def _reject_unsupported_options(self, edge: Handoff) -> None:
+        """Raise SetupError if a handoff has an option that realtime sessions do not support."""
+        unsupported = ["input_filter", "history"]
+        if edge.until != "finished":
+            # Control returns only from a task: an agent's words do not end its activation.
+            unsupported.append("return_to")
+        for option in unsupported:
+            if getattr(edge, option) is not None:
+                raise SetupError(
+                    f"`{self.name}` has a handoff to `{edge.target}` with {option}=…, which realtime sessions do "
+                    "not support: the model keeps its history, and an agent stays active until it transfers or "
+                    'finishes a task (until="finished")'
+                )
 
     def as_tool(self, *args: Any, **options: Any) -> Tool:
         """Raise SetupError: a realtime agent cannot be a tool.
@@ -125,9 +133,9 @@ async def prepare_target(
         SetupError: The target is not a realtime agent, or the model does not accept its configuration.
     """
     flow = cast(TeamFlow, caller._flow)
-    seat = flow.resolve(flow.team.members[caller.agent], target)
-    if not isinstance(seat.agent, RealtimeDefinition):
-        raise SetupError(f"`{target}` is {type_of(seat.agent)}, not a RealtimeAgent; use its as_tool()")
+    member = flow.resolve(flow.team.members[caller.agent], target)
+    if not isinstance(member.agent, RealtimeDefinition):
+        raise SetupError(f"`{target}` is {type_of(member.agent)}, not a RealtimeAgent; use its as_tool()")
     origin = Origin(keys.inside(ctx._scope, "ready"), target, caller._origin)
     ready = AgentContext(
         caller._run,
@@ -135,10 +143,10 @@ async def prepare_target(
         origin.id,
         _history=caller._history,
         _view=caller,
-        _routes=seat.routes,
+        _routes=member.routes,
         _options=caller._options,
         _turn_start=0,
         _flow=caller._flow,
-        _calls=calls_for(seat.agent, caller._options),
+        _calls=calls_for(member.agent, caller._options),
     )
-    return await prepare_agent(seat.agent, ready, model=model, settings=settings)
+    return await prepare_agent(member.agent, ready, model=model, settings=settings)

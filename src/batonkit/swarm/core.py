@@ -51,8 +51,8 @@ class SwarmTeam:
 
     def has_changed(self, agent: Agent) -> bool:
         """Check whether the agent's functions have changed since its conversion."""
-        known = self._members.get(id(agent))
-        return known is None or [*map(id, known.functions)] != [*map(id, agent.functions)]
+        member = self._members.get(id(agent))
+        return member is None or [*map(id, member.functions)] != [*map(id, agent.functions)]
 
     def _convert(self, agent: Agent) -> core.Agent[SwarmRunState]:
         # As in Swarm, the last of several functions with one name is used.

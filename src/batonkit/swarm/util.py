@@ -24,14 +24,14 @@ def function_to_json(func: AgentFunction) -> dict[str, Any]:
 def merge_fields(target: dict[str, Any], source: dict[str, Any]) -> None:
     """Append the texts in `source` to those in `target`, at any depth."""
     for key, value in source.items():
-        known = target.get(key)
+        current = target.get(key)
         if isinstance(value, str):
-            target[key] = (known or "") + value
+            target[key] = (current or "") + value
         elif isinstance(value, dict):
-            if known is None:
+            if current is None:
                 target[key] = deepcopy(value)  # pyright: ignore[reportUnknownArgumentType]
             else:
-                merge_fields(known, value)  # pyright: ignore[reportUnknownArgumentType]
+                merge_fields(current, value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def merge_chunk(final_response: dict[str, Any], delta: dict[str, Any]) -> None:

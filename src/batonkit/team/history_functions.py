@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from .._wording import show
 from ..agents.agent_context import HistoryFunction
 from ..context import RunContext
 from ..context.run_context import needs_await
@@ -18,20 +19,21 @@ async def select_messages(policy: HistoryFunction, history: History, ctx: RunCon
     Raises:
         SetupError: It does not return messages.
     """
-    read = [_without_hidden(entry, ctx.run_id) for entry in history.entries_for("all")]
-    shown = tuple([entry for entry in read if entry is not None])
-    given: Any = policy.function(ctx, shown) if policy.takes_context else policy.function(shown)
-    if needs_await(given):
-        given = await given
+    readable = map(_without_hidden, history.entries_for("all"))
+    entries = tuple([entry for entry in readable if entry is not None])
+    selected: Any = policy.function(ctx, entries) if policy.takes_context else policy.function(entries)
+    if needs_await(selected):
+        selected = await selected
     what = f"history function `{policy.name}` of `{ctx.agent}`"
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise SetupError(f"the {what} must return a list of messages, not {given!r}")
+    if isinstance(selected, str) or not isinstance(selected, Sequence):
+        raise SetupError(f"the {what} must return a list of messages, not {show(selected)}")
     if ctx._run.suspended_by:
         ctx._run.check_suspended(what, ctx._scope)
-    return pair_calls_with_results(to_messages(cast("Sequence[Message]", given), what=f"result of {what}: messages"))
+    messages = to_messages(cast("Sequence[Message]", selected), what=f"result of {what}: messages")
+    return pair_calls_with_results(messages)
 
 
-def _without_hidden(entry: HistoryEntry, run_id: str) -> HistoryEntry | None:
+def _without_hidden(entry: HistoryEntry) -> HistoryEntry | None:
     if not entry.hidden:
         return entry
     message = entry.for_others(hide_transfers=False)

@@ -88,12 +88,12 @@ class Team(Struct, frozen=True, eq=False, dict=True):
         by_name: _AgentsByName = {}
         inner: dict[str, Team] = {}
         outer = _compile([root, *extra], language, by_name, inner)
-        inside = ", and an agent that runs inside another one cannot reach agents outside"
+        rule = ", and an agent that runs inside another one cannot reach agents outside"
         waiting = [*outer.members.values()]
         while waiting:
             for part in waiting.pop().agent.inner_agents():
                 if part.name not in inner:
-                    inner[part.name] = team = _compile([part], language, by_name, inner, rule=inside)
+                    inner[part.name] = team = _compile([part], language, by_name, inner, rule=rule)
                     waiting.extend(team.members.values())
                 else:
                     _register(part, by_name)
@@ -208,24 +208,24 @@ def _compile(
 
 
 def _reachable_from(roots: Sequence[AnyAgent], by_name: _AgentsByName) -> _AgentsByName:
-    found: _AgentsByName = {}
+    reachable: _AgentsByName = {}
     waiting = list(reversed(roots))
     while waiting:
         agent = waiting.pop()
         _register(agent, by_name)
-        if agent.name in found:
+        if agent.name in reachable:
             continue
-        found[agent.name] = agent
+        reachable[agent.name] = agent
         nearby = [*agent._transfer_children(), *_agents_of(agent._edges()), *agent._referenced_agents()]
-        waiting.extend(reversed([other for other in nearby if found.get(other.name) is not other]))
-    return found
+        waiting.extend(reversed([other for other in nearby if reachable.get(other.name) is not other]))
+    return reachable
 
 
 def _register(agent: AnyAgent, by_name: _AgentsByName) -> None:
-    known = by_name.setdefault(agent.name, agent)
-    if known is not agent:
+    registered = by_name.setdefault(agent.name, agent)
+    if registered is not agent:
         raise SetupError(
-            f"two different agents are called `{agent.name}`: {_describe(known)} and {_describe(agent)}; "
+            f"two different agents are called `{agent.name}`: {_describe(registered)} and {_describe(agent)}; "
             "give each a name of its own"
         )
 
@@ -285,10 +285,10 @@ def _check_tasks(agent: AnyAgent, edges: Sequence[Route], agents: _AgentsByName)
 def _check_names(agent: AnyAgent, agents: _AgentsByName, rule: str) -> None:
     """Check that the team has the agents that handoffs lead and return to."""
 
-    def unknown(what: str, wanted: str, known: Iterable[str]) -> SetupError:
+    def unknown(what: str, wanted: str, choices: Iterable[str]) -> SetupError:
         return SetupError(
             f"`{agent.name}` has {what}, but the team has no agent of that name{rule}; "
-            f"the team has: {quote_names([*agents])}{nearest(wanted, [*known])}"
+            f"the team has: {quote_names([*agents])}{nearest(wanted, [*choices])}"
         )
 
     for edge in agent._edges():

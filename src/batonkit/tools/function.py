@@ -56,6 +56,13 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+class _CompiledParameters(Struct, frozen=True):
+    """The parser of arguments, and the sources of parameters that the model does not see."""
+
+    parser: "ArgumentParser | PlainArgumentParser"
+    injected: Mapping[str, Source]
+
+
 class FunctionInvoker(Struct, dict=True, eq=False):
     """The bare call of a function; schema and validator are compiled at first use."""
 
@@ -82,10 +89,10 @@ class FunctionInvoker(Struct, dict=True, eq=False):
         description = self.description
         if description is None:
             description = get_description(get_docstring(self.signature))
-        return ToolSpec(self.signature.tool, description, self._compiled[0].schema, self.strict)
+        return ToolSpec(self.signature.tool, description, self._parameters.parser.schema, self.strict)
 
     @cached_property
-    def _compiled(self) -> "tuple[ArgumentParser | PlainArgumentParser, tuple[tuple[str, Source], ...]]":
+    def _parameters(self) -> "_CompiledParameters":
         tool = self.signature.tool
         defaults = self.signature.defaults
         hints, sources = resolve_annotations(self.signature)
@@ -96,26 +103,24 @@ class FunctionInvoker(Struct, dict=True, eq=False):
             from .arguments import ArgumentParser
 
             parser = ArgumentParser(tool, hints, defaults=defaults, descriptions=descriptions)
-        return parser, tuple(sources.items())
+        return _CompiledParameters(parser, sources)
 
     def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
         """Return the arguments including defaults, or an error result."""
-        parser, sources = self._compiled
-        parsed = parser.parse(arguments)
+        parsed = self._parameters.parser.parse(arguments)
         if isinstance(parsed, ToolResult):
             return parsed
-        hidden = dict(sources)
-        defaults = {name: value for name, value in self.signature.defaults.items() if name not in hidden}
+        injected = self._parameters.injected
+        defaults = {name: value for name, value in self.signature.defaults.items() if name not in injected}
         return defaults | parsed
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the function."""
         signature = self.signature
-        parser, sources = self._compiled
-        kwargs: Any = parser.parse(arguments)
-        if type(kwargs) is ToolResult:
+        kwargs = self._parameters.parser.parse(arguments)
+        if isinstance(kwargs, ToolResult):
             return kwargs
-        for name, source in sources:
+        for name, source in self._parameters.injected.items():
             kwargs[name] = source(ctx)
         try:
             if signature.is_async:
@@ -166,11 +171,11 @@ def referenced_objects(function: object) -> tuple[object, ...]:
     its own object or of a module. Names that are never used may be among them.
     """
     layers = list(unwrap_function(function))
-    names = {name: None for layer in layers if isfunction(layer) for name in _names_in(layer.__code__)}
-    found = [thing for layer in layers for thing in _direct_references(layer, names)]
-    holders = [*(layer.__self__ if ismethod(layer) else layer for layer in layers), *filter(ismodule, found)]
-    found.extend(thing for holder in holders for thing in _stored_attributes(holder, names))
-    return tuple({id(thing): thing for thing in found}.values())
+    names = dict.fromkeys(name for layer in layers if isfunction(layer) for name in _names_in(layer.__code__))
+    objects = [each for layer in layers for each in _direct_references(layer, names)]
+    holders = [*(layer.__self__ if ismethod(layer) else layer for layer in layers), *filter(ismodule, objects)]
+    objects.extend(each for holder in holders for each in _stored_attributes(holder, names))
+    return tuple({id(each): each for each in objects}.values())
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
@@ -493,8 +498,7 @@ def with_tool_guardrails(
     Raises:
         SetupError: There is nothing to guard, or two guardrails have the same name.
     """
-    given: Any = tool
-    inner: Tool = given if callable(getattr(given, "call", None)) else _to_tool(given)
+    inner: Tool = _to_tool(tool)
     owner = f"with_tool_guardrails({inner!r})"
     if on_trip not in ("return", "raise"):
         raise SetupError(f'{owner} has on_trip={show(on_trip)}; use "return" or "raise"')
@@ -503,7 +507,9 @@ def with_tool_guardrails(
     return GuardedTool(inner, before, after, on_trip=on_trip)
 
 
-def _to_tool(given: Any) -> Tool:
-    if not callable(given):
-        raise SetupError(f"with_tool_guardrails({show(given)}) has nothing to guard; give a tool or a function")
-    return tool(given)
+def _to_tool(candidate: Any) -> Tool:
+    if callable(getattr(candidate, "call", None)):
+        return candidate
+    if not callable(candidate):
+        raise SetupError(f"with_tool_guardrails({show(candidate)}) has nothing to guard; give a tool or a function")
+    return tool(candidate)

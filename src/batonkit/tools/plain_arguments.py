@@ -39,8 +39,8 @@ def is_plain(hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
 class PlainArgumentParser:
     """The schema and validator of parameters that all have plain types; see `is_plain`.
 
-    It accepts arguments of exactly these types. Of all others the `ArgumentParser` decides, with pydantic: whether they
-    can be converted, and what the model is told.
+    It accepts arguments of exactly these types. All others go to the `ArgumentParser`, which converts them with
+    pydantic, or tells the model what is wrong.
     """
 
     def __init__(
@@ -53,16 +53,15 @@ class PlainArgumentParser:
         fields = [(name, hint, UNSET) if name in defaults else (name, hint) for name, hint in hints.items()]
         kind = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
         self._decode = msgspec.json.Decoder(kind).decode
-        self._has_optional = any(name in defaults for name in hints)
         self.schema = self._build_schema()
 
     def parse(self, text: str) -> dict[str, Any] | ToolResult:
-        """Return the given arguments by parameter, or an error result for the model."""
+        """Return the arguments in the text by parameter, or an error result for the model."""
         try:
-            given = msgspec.structs.asdict(self._decode(text))
+            arguments = msgspec.structs.asdict(self._decode(text))
         except (msgspec.MsgspecError, UnicodeError):
             return self._lenient.parse(text)
-        return {name: value for name, value in given.items() if value is not UNSET} if self._has_optional else given
+        return {name: value for name, value in arguments.items() if value is not UNSET}
 
     @cached_property
     def _lenient(self) -> "ArgumentParser":
@@ -78,6 +77,9 @@ class PlainArgumentParser:
                 field["description"] = self._descriptions[name]
             # The order of the keys is pydantic's.
             properties[name] = dict(sorted({**field, **_SCHEMAS[hint]}.items()))
+        schema: dict[str, Any] = {"additionalProperties": False, "properties": properties}
         required = [name for name in self._hints if name not in self._defaults]
-        schema = {"additionalProperties": False, "properties": properties}
-        return {**schema, **({"required": required} if required else {}), "type": "object"}
+        if required:
+            schema["required"] = required
+        schema["type"] = "object"
+        return schema

@@ -83,14 +83,14 @@ def guardrail(
 
 def to_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[Guardrails, ...]:
     """Convert lists of checks, given by parameter name, to guardrails."""
-    found: list[Guardrails] = []
+    guardrails: list[Guardrails] = []
     for parameter, checks in lists.items():
         if not isinstance(checks, list | tuple):
             raise SetupError(
                 f"{owner} has {parameter}={show(checks)}; give a list of guardrails, also for a single one"
             )
-        found.append(tuple(_to_guardrail(check, "") for check in checks))
-    return tuple(found)
+        guardrails.append(tuple(_to_guardrail(check, "") for check in checks))
+    return tuple(guardrails)
 
 
 def reject_duplicate_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
@@ -99,7 +99,7 @@ def reject_duplicate_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
     for each in guardrails:
         if each.name in seen:
             raise SetupError(
-                f"{owner} has two guardrails called `{each.name}`, wrappers inside it included; "
+                f"{owner} has two guardrails called `{each.name}` (those inside a wrapper count too); "
                 "give one of them another name with guardrail(…, name=…)"
             )
         seen.add(each.name)
@@ -150,13 +150,16 @@ class GuardrailChecks(Struct):
 
     def verdicts(self) -> list[StepCompleted]:
         """Return the recorded verdicts."""
-        found = [self._ctx._run.log.peek(self._key(each)) for each in self._guardrails]
-        return [event for event in found if isinstance(event, StepCompleted)]
+        events = [self._ctx._run.log.peek(self._key(each)) for each in self._guardrails]
+        return [event for event in events if isinstance(event, StepCompleted)]
+
+    def _step_name(self, guardrail: Guardrail) -> str:
+        return f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}"
 
     def _key(self, guardrail: Guardrail) -> str:
-        return keys.inside(self._scope or self._ctx._scope, f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}")
+        return keys.inside(self._scope or self._ctx._scope, self._step_name(guardrail))
 
-    def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
+    def _context_for(self, guardrail: Guardrail) -> RunContext[Any]:
         # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.
         return RunContext(self._ctx._run, self._ctx._origin, self._key(guardrail), self._ctx.tool_call)
 
@@ -165,7 +168,7 @@ class GuardrailChecks(Struct):
         event = log.find(self._key(guardrail), StepCompleted) if log.has_past else None
         if event is None:
             return None
-        self._scope_for(guardrail)._apply_changes(event.value_changes)
+        self._context_for(guardrail)._apply_changes(event.value_changes)
         self._record_changes(event.value_changes)
         return msgspec.convert(event.result, GuardrailVerdict)
 
@@ -175,12 +178,11 @@ class GuardrailChecks(Struct):
             copy_changes(self._ctx, changes)
 
     async def _check(self, guardrail: Guardrail, value: Any, on_trip: Callable[[], object] | None) -> GuardrailVerdict:
-        ctx = self._ctx
-        own = self._scope_for(guardrail)
+        ctx = self._context_for(guardrail)
         log = ctx._run.log
-        log.announce(own._scope, StepCompleted)
+        log.announce(ctx._scope, StepCompleted)
         try:
-            returned = guardrail.check(own, value)
+            returned = guardrail.check(ctx, value)
             verdict = _to_verdict(await returned if isawaitable(returned) else returned, guardrail.name)
         except (SetupError, RunError, StoreError, RemoteError):
             raise
@@ -189,10 +191,10 @@ class GuardrailChecks(Struct):
         except Exception as error:
             raise self._failure(guardrail, error) from error
         if ctx._run.suspended_by:
-            ctx._run.check_suspended(f"guardrail `{guardrail.name}`", own._scope)
-        name = f"{keys.GUARDRAIL}{self._stage}:{guardrail.name}"
-        changes = own._take_changes()
-        log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
+            ctx._run.check_suspended(f"guardrail `{guardrail.name}`", ctx._scope)
+        name = self._step_name(guardrail)
+        changes = ctx._take_changes()
+        log.write(StepCompleted(ctx._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
         self._record_changes(changes)
         if on_trip is not None and not verdict.passed:
             on_trip()
@@ -200,8 +202,8 @@ class GuardrailChecks(Struct):
         return verdict
 
     def _failure(self, guardrail: Guardrail, error: Exception) -> GuardrailFailedError:
-        because = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return GuardrailFailedError(guardrail.name, self._ctx.agent, stage=self._stage, reason=because)
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return GuardrailFailedError(guardrail.name, self._ctx.agent, stage=self._stage, reason=reason)
 
     def _to_error(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
         return GuardrailTrippedError(
@@ -236,17 +238,18 @@ def _to_guardrail(check: Any, name: str, *, parallel: bool = False) -> Guardrail
         return msgspec.structs.replace(check, parallel=check.parallel or parallel)
     if not callable(check) or isinstance(check, type):
         raise SetupError(f"{show(check)} is not a guardrail; give a function (ctx, value) that returns a verdict")
-    chosen: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
-    if not isinstance(chosen, str) or chosen == "<lambda>":
+    recorded_name: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
+    if not isinstance(recorded_name, str) or recorded_name == "<lambda>":
         raise SetupError(f"guardrail {show(check)} has no name to record its verdict under; use guardrail(…, name=…)")
     try:
         signature(check).bind(None, None)
     except TypeError:
-        raise SetupError(f"guardrail `{chosen}` must take two arguments: the context and the value to check") from None
+        message = f"guardrail `{recorded_name}` must take two arguments: the context and the value to check"
+        raise SetupError(message) from None
     except ValueError:
         pass  # Some callables have no signature; the first call shows whether they fit.
     is_parallel = parallel or (isinstance(check, Guardrail) and check.parallel)
-    return Guardrail(chosen, cast(GuardrailFunction, check), is_parallel)
+    return Guardrail(recorded_name, cast(GuardrailFunction, check), is_parallel)
 
 
 def _to_verdict(returned: Any, name: str) -> GuardrailVerdict:

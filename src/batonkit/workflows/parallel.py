@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from time import time
 from typing import Any, Literal
@@ -80,7 +80,9 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 f"`{name}` has max_concurrency={show(max_concurrency)}; give at least 1, or None for no limit"
             )
         if branch_timeout is not None and not (_is_number(branch_timeout, int, float) and branch_timeout > 0):
-            raise SetupError(f"`{name}` has branch_timeout={show(branch_timeout)}; give seconds, or None for no limit")
+            raise SetupError(
+                f"`{name}` has branch_timeout={show(branch_timeout)}; give seconds above 0, or None for no limit"
+            )
         for key, reducer in (reducers or {}).items():
             if not callable(reducer):
                 raise SetupError(f"`{name}` has reducers[{key!r}]={show(reducer)}; give a function (current, written)")
@@ -112,27 +114,25 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                     ctx._history.apply(branch.failed, ctx._origin)
         self._merge(ctx, branches)
         named = zip(self._names, branches, strict=True)
-        ended = {name: branch.outcome for name, branch in named if branch.outcome is not None}
-        ctx.output = {name: outcome.output for name, outcome in ended.items()}
-        return _strongest([*ended.values()], ctx)
+        outcomes = {name: branch.outcome for name, branch in named if branch.outcome is not None}
+        ctx.output = {name: outcome.output for name, outcome in outcomes.items()}
+        return _strongest([*outcomes.values()], ctx)
 
     async def _run_all(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
-        limit = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency is not None else None
-        begin = self._work if limit is None and self.on_error != "ignore" else partial(self._run_branch, limit=limit)
-        create = asyncio.get_running_loop().create_task
-        tasks = [create(begin(ctx, branch)) for branch in branches]
+        limit = nullcontext() if self.max_concurrency is None else asyncio.Semaphore(self.max_concurrency)
+        tasks = [asyncio.create_task(self._run_branch(ctx, branch, limit)) for branch in branches]
         if self.on_error == "fail_fast":
             for task in tasks:
                 task.add_done_callback(partial(_cancel_others, tasks))
-        await _wait_for_all(tasks)
-        ended = [_result_of(task) for task in tasks]
-        raised = {
-            name: error for name, error in zip(self._names, ended, strict=True) if isinstance(error, BaseException)
-        }
+        results: list[FlowOutcome | BaseException | None] = await asyncio.gather(*tasks, return_exceptions=True)
+        raised = dict[str, BaseException]()
+        for name, branch, result in zip(self._names, branches, results, strict=True):
+            if isinstance(result, BaseException):
+                raised[name] = result
+            else:
+                branch.outcome = result
         if raised:
             self._raise_first(raised)
-        for branch, outcome in zip(branches, ended, strict=True):
-            branch.outcome = outcome
 
     def _raise_first(self, raised: Mapping[str, BaseException]) -> None:
         errors = {name: error for name, error in raised.items() if isinstance(error, Exception)}
@@ -146,7 +146,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         raise BranchesFailedError(self.name, errors) from next(iter(errors.values()))
 
     async def _run_branch(
-        self, ctx: AgentContext[Any], branch: _Branch, *, limit: asyncio.Semaphore | None
+        self, ctx: AgentContext[Any], branch: _Branch, limit: AbstractAsyncContextManager[None]
     ) -> FlowOutcome | None:
         """Run a branch under the concurrency limit; return None if its error was ignored."""
         log = ctx._run.log
@@ -158,8 +158,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             branch.failed = failed
             return None
         try:
-            async with limit or nullcontext():
-                return await self._work(ctx, branch)
+            async with limit:
+                return await self._run_step(ctx, branch)
         except Exception as error:
             if self.on_error != "ignore" or ends_run(error):
                 raise
@@ -172,13 +172,15 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             log.write(branch.failed)
             return None
 
-    def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, FlowOutcome]:
+    async def _run_step(self, ctx: AgentContext[Any], branch: _Branch) -> FlowOutcome:
         run = ctx._run.part(values=branch.values)
-        work = ctx._run_inner(branch.step, branch.place, run=run, history=branch.history)
+        running = ctx._run_inner(branch.step, branch.place, run=run, history=branch.history)
         seconds = self.branch_timeout
         if seconds is None:
-            return work
-        return run_with_deadline(work, seconds, lambda: BranchTimeoutError(self.name, branch.step.name, seconds))
+            return await running
+        return await run_with_deadline(
+            running, seconds, lambda: BranchTimeoutError(self.name, branch.step.name, seconds)
+        )
 
     def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
         for branch in branches:
@@ -193,49 +195,11 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 ctx.values.set(key, written if reduce is None else reduce(ctx.values.get(key), written))
 
 
-async def _wait_for_all(tasks: "Sequence[asyncio.Task[Any]]") -> None:
-    """Wait for all tasks; on cancellation, cancel them and wait nevertheless.
-
-    It does what `gather` does at half the cost per branch.
-    """
-    running = len(tasks)
-    cancelled = None
-    ended = asyncio.get_running_loop().create_future()
-
-    def count(_: object) -> None:
-        nonlocal running
-        running -= 1
-        if not running and not ended.done():
-            ended.set_result(None)
-
-    for task in tasks:
-        task.add_done_callback(count)
-    while running:
-        try:
-            await ended
-        except asyncio.CancelledError as error:
-            cancelled = error
-            ended = asyncio.get_running_loop().create_future()
-            for task in tasks:
-                task.cancel()
-    if cancelled is not None:
-        for task in tasks:
-            _result_of(task)  # Retrieve the exception, so that asyncio does not warn.
-        raise cancelled
-
-
-def _result_of(task: "asyncio.Task[Any]") -> Any:
-    """Return the result of a task, or the exception it raised."""
-    if task.cancelled():
-        return asyncio.CancelledError()
-    return task.exception() or task.result()
-
-
 def _is_number(value: object, *kinds: type) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _cancel_others(tasks: "Sequence[asyncio.Task[Any]]", ended: "asyncio.Task[Any]") -> None:
+def _cancel_others(tasks: Sequence[asyncio.Task[Any]], ended: asyncio.Task[Any]) -> None:
     if not ended.cancelled() and isinstance(ended.exception(), Exception):
         for task in tasks:
             task.cancel()

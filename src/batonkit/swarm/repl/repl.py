@@ -88,8 +88,8 @@ def pretty_print_messages(messages: Sequence[dict[str, Any]]) -> None:
 
 def _format_arguments(arguments: str) -> str:
     try:
-        given: Any = json.loads(arguments)
-        return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+        parsed: Any = json.loads(arguments)
+        return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in parsed.items())
     except (ValueError, AttributeError):
         return arguments
 

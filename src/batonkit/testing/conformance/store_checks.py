@@ -17,10 +17,10 @@ def expect(holds: bool, otherwise: str) -> None:
         raise AssertionError(otherwise)
 
 
-def expect_same(found: object, wanted: object, what: str) -> None:
+def expect_same(actual: object, expected: object, what: str) -> None:
     """Raise AssertionError unless both are equal."""
-    if found != wanted:
-        raise AssertionError(f"{what}: expected {_shown(wanted)}, found {_shown(found)}")
+    if actual != expected:
+        raise AssertionError(f"{what}: expected {_shown(expected)}, found {_shown(actual)}")
 
 
 async def expect_error(attempt: Awaitable[object], kind: type[E], what: str) -> E:
@@ -123,7 +123,7 @@ retention_check = CheckSuite[StoreWithRetention]()
 channel_check = CheckSuite[StoreWithChannel]()
 
 
-async def known(store: Store, run_id: str) -> RunRecord:
+async def record_of(store: Store, run_id: str) -> RunRecord:
     """Return the record of a run that must exist."""
     record = await store.record(run_id)
     if record is None:
@@ -134,4 +134,4 @@ async def known(store: Store, run_id: str) -> RunRecord:
 async def expect_log(store: Store, run_id: str, lines: Sequence[bytes]) -> None:
     """Check the lines of a run and their number in its record."""
     expect_same(list(await store.load(run_id)), list(lines), f"the log of {run_id!r}")
-    expect_same((await known(store, run_id)).seq, len(lines), f"`seq` of the record of {run_id!r}")
+    expect_same((await record_of(store, run_id)).seq, len(lines), f"`seq` of the record of {run_id!r}")

@@ -12,8 +12,8 @@ from .store_checks import (
     expect_log,
     expect_same,
     inbox_check,
-    known,
     opened,
+    record_of,
 )
 
 LIMIT = 100
@@ -42,17 +42,17 @@ async def messages_wait_in_order(open: Callable[[], StoreWithInbox]) -> None:
         await _enqueue(store, "a", "c")
         await _enqueue(store, "d", thread="t2")
     async with opened(open) as later:
-        found = await later.inbox("t")
-        expect_same([message.run_id for message in found], ["b", "a", "c"], "the messages of a thread, oldest first")
-        expect(found[0].number < found[1].number < found[2].number, "a later message has a lower number")
-        first = found[0]
+        messages = await later.inbox("t")
+        expect_same([message.run_id for message in messages], ["b", "a", "c"], "the messages of a thread, oldest first")
+        first, second, third = messages
+        expect(first.number < second.number < third.number, "a later message has a lower number")
         expect_same(
             (first.thread, first.mode, first.owner, first.body), ("t", "steer", "ann", b"b\x00\xff"), "a message"
         )
         expect(first.created_at > 0, "a message has no time")
         expect_same([one.run_id for one in await later.inbox("t", limit=2)], ["b", "a"], "two messages")
         expect_same(list(await later.inbox("other")), [], "the messages of a thread without any")
-        expect_same(await later.waiting("a"), found[1], "a message by its id")
+        expect_same(await later.waiting("a"), second, "a message by its id")
         expect_same((await later.waiting("r"), await later.waiting("none")), (None, None), "messages that do not wait")
 
 
@@ -90,7 +90,7 @@ async def writes_tell_what_waits(store: StoreWithInbox) -> None:
     await _enqueue(store, "b")
     expect_same(await store.append("r", 2, [b"three"]), RunFlags("", "steer"), "the flags with a message that steers")
     expect_same((await store.renew([lease], ttl=60))["r"].inbox, "steer", "`inbox` of a renewed lease")
-    expect_same((await known(store, "r")).inbox, "steer", "`inbox` of the record")
+    expect_same((await record_of(store, "r")).inbox, "steer", "`inbox` of the record")
     expect_same((await store.acquire("r", "me", ttl=0)).inbox, "steer", "`inbox` of an acquired lease")
     await store.withdraw("a")
     expect_same(await store.append("r", 3, []), RunFlags("", "waiting"), "the flags with a message that does not steer")
@@ -112,7 +112,7 @@ async def a_message_to_no_run_is_for_its_sender(store: StoreWithInbox) -> None:
     expect_same(await store.enqueue(_message("b", "steer"), limit=LIMIT), False, "enqueue after the run has failed")
     await store.append("a", 1, [], status="running")
     expect_same(await store.notify("t"), True, "notify after the run was resumed")
-    expect_same((await known(store, "a")).inbox, "steer", "`inbox` after notify")
+    expect_same((await record_of(store, "a")).inbox, "steer", "`inbox` after notify")
 
 
 @inbox_check
@@ -123,11 +123,11 @@ async def a_preempting_message_cancels(store: StoreWithInbox) -> None:
     expect_same(await store.append("r", 1, []), RunFlags("after_turn", "waiting"), "the flags of a run to preempt")
     await store.request_cancel("r", "after_response")
     await _enqueue(store, "b", mode="preempt")
-    expect_same((await known(store, "r")).cancel_requested, "after_response", "a request for an earlier time")
+    expect_same((await record_of(store, "r")).cancel_requested, "after_response", "a request for an earlier time")
     await store.append("r", 1, [], status="cancelled")
     await store.create("s", [b"one"], thread="t2", status="suspended")
     await _enqueue(store, "c", mode="preempt", thread="t2")
-    expect_same((await known(store, "s")).cancel_requested, "", "the request to a suspended run")
+    expect_same((await record_of(store, "s")).cancel_requested, "", "the request to a suspended run")
 
 
 @inbox_check
@@ -143,7 +143,7 @@ async def cancel_requests_have_an_order(store: StoreWithInbox) -> None:
     )
     for when, wanted in requests:
         await store.request_cancel("r", when)
-        expect_same((await known(store, "r")).cancel_requested, wanted, f"`cancel_requested` after {when!r}")
+        expect_same((await record_of(store, "r")).cancel_requested, wanted, f"`cancel_requested` after {when!r}")
 
 
 @inbox_check
@@ -164,7 +164,7 @@ async def the_oldest_message_becomes_a_run(store: StoreWithInbox) -> None:
     expect_same(await _ids(store), ["a", "b", "c"], "the messages after refusals")
     lease = await store.create("a", [b"a"], thread="t", previous="r", worker="me", ttl=60, from_inbox=True)
     expect_same((lease.run_id, lease.worker, lease.fence), ("a", "me", 1), "the lease")
-    record = await known(store, "a")
+    record = await record_of(store, "a")
     expect_same((record.previous, record.inbox), ("r", "waiting"), "the record of a run made of a message")
     await expect_log(store, "a", [b"a"])
     expect_same((await _ids(store), await store.waiting("a")), (["b", "c"], None), "the messages that are left")
@@ -173,7 +173,7 @@ async def the_oldest_message_becomes_a_run(store: StoreWithInbox) -> None:
     attempt = store.create("x", [], thread="t2", from_inbox=True)
     await expect_error(attempt, MessageGoneError, "a run of a message that does not wait")
     await store.create("b", [], thread="t", from_inbox=True)
-    expect_same((await known(store, "b")).inbox, "steer", "`inbox` of a run before a message that steers")
+    expect_same((await record_of(store, "b")).inbox, "steer", "`inbox` of a run before a message that steers")
 
 
 @inbox_check
@@ -192,7 +192,7 @@ async def a_run_takes_the_oldest_messages(store: StoreWithInbox) -> None:
     await expect_log(store, "r", [b"one", b"two", b"three"])
     expect_same(await _ids(store), ["c"], "the messages that are left")
     expect_same(await store.append("r", 3, [b"four"], take=["c"]), RunFlags(), "the flags after the last one")
-    expect_same((await known(store, "r")).inbox, "", "`inbox` of the record")
+    expect_same((await record_of(store, "r")).inbox, "", "`inbox` of the record")
     await expect_error(store.append("r", 4, [b"x"], take=["c"]), MessageGoneError, "to take a message again")
     await expect_log(store, "r", [b"one", b"two", b"three", b"four"])
 
@@ -238,13 +238,13 @@ async def a_message_at_the_end_is_noticed(store: StoreWithInbox) -> None:
         run_id = f"r{number}"
         thread = f"t{number}"
         await store.create(run_id, [b"one"], thread=thread)
-        ends = store.append(run_id, 1, [], status="completed")
-        comes = store.enqueue(_message(f"m{number}", thread=thread), limit=LIMIT)
+        completing = store.append(run_id, 1, [], status="completed")
+        enqueuing = store.enqueue(_message(f"m{number}", thread=thread), limit=LIMIT)
         if number % 2:
-            flags, is_told = await asyncio.gather(ends, comes)
+            flags, has_run = await asyncio.gather(completing, enqueuing)
         else:
-            is_told, flags = await asyncio.gather(comes, ends)
-        expect(bool(flags.inbox) or not is_told, "neither the run nor the sender of the message learned of the other")
+            has_run, flags = await asyncio.gather(enqueuing, completing)
+        expect(bool(flags.inbox) or not has_run, "neither the run nor the sender of the message learned of the other")
 
 
 @inbox_check
@@ -253,27 +253,33 @@ async def a_message_leaves_once(store: StoreWithInbox) -> None:
     for number in range(ROUNDS):
         run_id = f"r{number}"
         thread = f"t{number}"
-        message = f"m{number}"
         await store.create(run_id, [b"one"], thread=thread)
-        await _enqueue(store, message, mode="steer", thread=thread)
-        attempts = [store.append(run_id, 1, [b"took"], take=[message]), store.withdraw(message)]
-        took, withdrew = await asyncio.gather(*attempts, return_exceptions=True)
-        expect_same(
-            isinstance(took, RunFlags), withdrew is False, "whether one took it, and the other did not withdraw"
-        )
-        expect(isinstance(took, RunFlags | MessageGoneError), f"append with take raised {took!r}")
-        await expect_log(store, run_id, [b"one", b"took"] if withdrew is False else [b"one"])
-        await store.append(run_id, 2 if withdrew is False else 1, [], status="completed")
+        await _enqueue(store, f"m{number}", mode="steer", thread=thread)
+        log = await _take_or_withdraw(store, run_id, f"m{number}")
+        await store.append(run_id, len(log), [], status="completed")
         await _enqueue(store, f"next{number}", thread=thread)
-        attempts = [store.create(f"next{number}", [b"one"], thread=thread, from_inbox=True) for _ in range(4)]
-        ended = await asyncio.gather(*attempts, store.withdraw(f"next{number}"), return_exceptions=True)
-        created = [one for one in ended[:-1] if not isinstance(one, BaseException)]
-        odd = [
-            one
-            for one in ended
-            if isinstance(one, BaseException)
-            and not isinstance(one, RunExistsError | MessageGoneError | ThreadBusyError)
-        ]
-        expect(not odd, f"of five that took the message, one raised {odd[:1]!r}")
-        expect_same(len(created) + (ended[-1] is True), 1, "how many of five took the message")
+        await _create_or_withdraw(store, f"next{number}", thread)
         expect_same(list(await store.inbox(thread)), [], "the messages that are left")
+
+
+async def _take_or_withdraw(store: StoreWithInbox, run_id: str, message: str) -> list[bytes]:
+    """Take and withdraw a message at once; return the log of the run that may have taken it."""
+    attempts = [store.append(run_id, 1, [b"took"], take=[message]), store.withdraw(message)]
+    taken, withdrawn = await asyncio.gather(*attempts, return_exceptions=True)
+    expect(isinstance(taken, RunFlags | MessageGoneError), f"append with take raised {taken!r}")
+    expect_same(isinstance(taken, RunFlags), withdrawn is False, "whether one took it, and the other did not withdraw")
+    log = [b"one"] if withdrawn else [b"one", b"took"]
+    await expect_log(store, run_id, log)
+    return log
+
+
+async def _create_or_withdraw(store: StoreWithInbox, message: str, thread: str) -> None:
+    """Create a run of a message four times and withdraw it, all at once."""
+    attempts = [store.create(message, [b"one"], thread=thread, from_inbox=True) for _ in range(4)]
+    *created, withdrawn = await asyncio.gather(*attempts, store.withdraw(message), return_exceptions=True)
+    refusals = (RunExistsError, MessageGoneError, ThreadBusyError)
+    for result in (*created, withdrawn):
+        is_failure = isinstance(result, BaseException) and not isinstance(result, refusals)
+        expect(not is_failure, f"of five that took the message, one raised {result!r}")
+    runs = [result for result in created if not isinstance(result, BaseException)]
+    expect_same(len(runs) + (withdrawn is True), 1, "how many of five took the message")

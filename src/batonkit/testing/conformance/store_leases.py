@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ...errors import RunConflictError, ThreadBusyError
 from ...stores import FINISHED_STATUSES, Lease, Store
-from .store_checks import SupportsRunLocks, expect, expect_error, expect_log, expect_same, known, store_check
+from .store_checks import SupportsRunLocks, expect, expect_error, expect_log, expect_same, record_of, store_check
 
 
 async def _renewed(store: Store, lease: Lease, ttl: float) -> Lease:
@@ -19,7 +19,7 @@ async def a_lease_is_held_by_one_worker(store: Store) -> None:
     """No other worker can take a lease while it lasts, and trying changes nothing."""
     lease = await store.create("r", [b"one"], worker="me", ttl=60)
     await expect_error(store.acquire("r", "you", ttl=60), RunConflictError, "acquire of a lease that is held")
-    record = await known(store, "r")
+    record = await record_of(store, "r")
     expect_same((record.worker, record.fence), ("me", 1), "who has the lease")
     await store.append("r", 1, [b"two"], fence=lease.fence)
     await expect_log(store, "r", [b"one", b"two"])
@@ -31,12 +31,12 @@ async def an_expired_lease_can_be_taken(store: Store) -> None:
     old = await store.create("r", [b"one"], worker="me", ttl=0)
     new = await store.acquire("r", "you", ttl=60)
     expect_same((new.run_id, new.worker, new.fence), ("r", "you", old.fence + 1), "the lease that was taken")
-    expect_same((await known(store, "r")).worker, "you", "the owner in the record")
+    expect_same((await record_of(store, "r")).worker, "you", "the owner in the record")
     attempt = store.append("r", 1, [b"late"], fence=old.fence, status="completed")
     await expect_error(attempt, RunConflictError, "append with an older fence")
     await expect_error(store.append("r", 1, [], fence=old.fence), RunConflictError, "append of nothing, older fence")
     await expect_log(store, "r", [b"one"])
-    expect_same((await known(store, "r")).status, "running", "the status after a late writer")
+    expect_same((await record_of(store, "r")).status, "running", "the status after a late writer")
     await store.append("r", 1, [b"two"], fence=new.fence)
     await store.append("r", 2, [b"three"])
     await expect_log(store, "r", [b"one", b"two", b"three"])
@@ -58,12 +58,12 @@ async def a_lease_can_be_renewed(store: Store) -> None:
     longer = await _renewed(store, lease, 60)
     expect_same((longer.worker, longer.fence), ("me", 1), "a renewed lease")
     expect(longer.until > lease.until, "a renewed lease does not last longer")
-    expect_same((await known(store, "r")).lease_until, longer.until, "`lease_until` of the record")
+    expect_same((await record_of(store, "r")).lease_until, longer.until, "`lease_until` of the record")
     await expect_error(store.acquire("r", "you", ttl=60), RunConflictError, "acquire of a renewed lease")
     await store.renew([longer], ttl=0)
     await store.acquire("r", "you", ttl=60)
     expect_same(dict(await store.renew([longer], ttl=60)), {}, "the renewal of a lease that was taken")
-    expect_same((await known(store, "r")).worker, "you", "the worker after a late renewal")
+    expect_same((await record_of(store, "r")).worker, "you", "the worker after a late renewal")
 
 
 @store_check
@@ -76,9 +76,9 @@ async def leases_are_renewed_together(store: Store) -> None:
     renewed = await store.renew(leases, ttl=60)
     expect_same(len(renewed), 1198, "the number of renewed leases")
     expect({"r3", "r4"}.isdisjoint(renewed), "a lease that was taken, or whose run was deleted, was renewed")
-    expect_same((await known(store, "r3")).worker, "you", "the worker of the lease that was taken")
+    expect_same((await record_of(store, "r3")).worker, "you", "the worker of the lease that was taken")
     expect_same(renewed["r5"].cancel_requested, "after_turn", "`cancel_requested` of a renewed lease")
-    expect((await known(store, "r1199")).is_leased, "the last lease was not renewed")
+    expect((await record_of(store, "r1199")).is_leased, "the last lease was not renewed")
     expect_same(dict(await store.renew([], ttl=60)), {}, "the renewal of no leases")
 
 
@@ -128,7 +128,7 @@ async def a_locked_run_does_not_delay_the_leases_of_others(store: Store) -> None
     async with store.lock_run("r70"):
         renewed = await store.renew(leases, ttl=90)
         expect_same({f"r{number}" for number in range(150)} - {*renewed}, {"r70"}, "the leases that were not renewed")
-        locked = await known(store, "r70")
+        locked = await record_of(store, "r70")
         expect_same((locked.fence, locked.is_leased), (leases[70].fence, True), "the lease of the locked run")
     renewed = await store.renew(leases, ttl=120)
     expect_same(len(renewed), 150, "the number of leases that were renewed once the run was unlocked")
@@ -143,7 +143,7 @@ async def a_lease_can_be_released(store: Store) -> None:
     taken = await store.acquire("r", "you", ttl=60)
     await store.release(lease)
     await expect_error(store.acquire("r", "me", ttl=60), RunConflictError, "acquire after a late release")
-    expect_same((await known(store, "r")).lease_until, taken.until, "`lease_until` after a late release")
+    expect_same((await record_of(store, "r")).lease_until, taken.until, "`lease_until` after a late release")
 
 
 @store_check
@@ -154,7 +154,7 @@ async def an_append_can_release_the_lease(store: Store) -> None:
     await expect_error(refused, RunConflictError, "append to a run of another length")
     await expect_error(store.acquire("r", "you", ttl=60), RunConflictError, "acquire after a refused append")
     await store.append("r", 1, [b"two"], status="completed", fence=1, release=True)
-    expect((await known(store, "r")).is_leased is False, "the lease is still valid")
+    expect((await record_of(store, "r")).is_leased is False, "the lease is still valid")
     expect_same((await store.acquire("r", "you", ttl=60)).fence, 2, "the fence of the next lease")
     await store.create("s", [b"one"], worker="me", ttl=60)
     await store.append("s", 1, [], fence=1, release=True)
@@ -166,7 +166,7 @@ async def a_suspended_run_can_be_acquired_at_once(store: Store) -> None:
     """An append can suspend a run and end the lease, unless a cancellation is requested."""
     await store.create("r", [b"one"], worker="me", ttl=60)
     await store.append("r", 1, [b"two"], status="suspended", fence=1, release=True)
-    record = await known(store, "r")
+    record = await record_of(store, "r")
     expect_same((record.status, record.is_leased), ("suspended", False), "the status and `is_leased`")
     lease = await store.acquire("r", "you", ttl=60)
     await store.append("r", 2, [b"three"], status="running", fence=lease.fence, release=True)
@@ -189,7 +189,7 @@ async def a_released_lease_is_not_renewed(store: Store) -> None:
     await store.append("s", 1, [b"two"], status="suspended", fence=stopped.fence, release=True)
     expect_same(dict(await store.renew([released, stopped], ttl=60)), {}, "the renewal of leases that were released")
     for run_id in ("r", "s"):
-        expect(not (await known(store, run_id)).is_leased, "a late renewal has revived a lease")
+        expect(not (await record_of(store, run_id)).is_leased, "a late renewal has revived a lease")
         await store.acquire(run_id, "you", ttl=60)
 
 
@@ -201,10 +201,10 @@ async def a_cancel_request_is_kept(store: Store) -> None:
         (await store.append("r", 1, [])).cancel_requested, "", "the request that append returns before there is one"
     )
     expect_same(await store.request_cancel("r", "after_turn"), True, "request_cancel of a running run")
-    expect_same((await known(store, "r")).cancel_requested, "after_turn", "`cancel_requested` of the record")
+    expect_same((await record_of(store, "r")).cancel_requested, "after_turn", "`cancel_requested` of the record")
     await store.request_cancel("r", "now")
     await store.request_cancel("r", "after_turn")
-    expect_same((await known(store, "r")).cancel_requested, "now", "`cancel_requested` after now and after_turn")
+    expect_same((await record_of(store, "r")).cancel_requested, "now", "`cancel_requested` after now and after_turn")
     expect_same(
         (await store.append("r", 1, [b"two"], fence=lease.fence)).cancel_requested,
         "now",
@@ -225,7 +225,7 @@ async def a_cancel_request_is_kept(store: Store) -> None:
     )
     expect_same(await store.request_cancel("r", "now"), False, "request_cancel of a cancelled run")
     await store.append("r", 2, [], status="running")
-    expect_same((await known(store, "r")).cancel_requested, "", "`cancel_requested` of a run that was resumed")
+    expect_same((await record_of(store, "r")).cancel_requested, "", "`cancel_requested` of a run that was resumed")
 
 
 @store_check
@@ -249,10 +249,10 @@ async def runs_without_a_worker_are_runnable(store: Store) -> None:
     await store.acquire("old", "me", ttl=60)
     found = [record.run_id for record in await store.runnable()]
     expect_same(found, ["urgent", "waits"], "the runnable runs after some changed")
-    expect_same((await known(store, "later")).is_due, False, "`is_due` of a run with a `wake_at` in the future")
-    expect_same((await known(store, "urgent")).is_due, True, "`is_due` of a run without a `wake_at`")
-    expect((await known(store, "held")).is_leased, "`is_leased` is false for a run that is held")
-    expect(not (await known(store, "urgent")).is_leased, "`is_leased` is true for a run without a worker")
+    expect_same((await record_of(store, "later")).is_due, False, "`is_due` of a run with a `wake_at` in the future")
+    expect_same((await record_of(store, "urgent")).is_due, True, "`is_due` of a run without a `wake_at`")
+    expect((await record_of(store, "held")).is_leased, "`is_leased` is false for a run that is held")
+    expect(not (await record_of(store, "urgent")).is_leased, "`is_leased` is true for a run without a worker")
 
 
 @store_check
@@ -300,7 +300,9 @@ async def a_worker_skips_runs_that_it_cannot_read(store: Store) -> None:
         expect_same(found, wanted, f"the runnable runs of a worker of version {reader}")
     await store.append("old", 1, [b"two"], reader=2)
     await store.append("old", 2, [b"three"], reader=1)
-    expect_same((await known(store, "old")).reader, 2, "the reader after an append of a newer version, and an older")
+    expect_same(
+        (await record_of(store, "old")).reader, 2, "the reader after an append of a newer version, and an older"
+    )
 
 
 @store_check
@@ -308,7 +310,7 @@ async def the_clock_is_that_of_the_records(store: Store) -> None:
     """The store tells the time that it writes into records."""
     before = await store.now()
     await store.create("r", [b"one"], worker="me", ttl=60)
-    record = await known(store, "r")
+    record = await record_of(store, "r")
     after = await store.now()
     expect(before <= record.created_at <= after, f"created at {record.created_at}, between {before} and {after}")
     expect(before + 60 <= record.lease_until <= after + 60, "the lease does not last for its seconds")
@@ -349,20 +351,20 @@ async def a_run_follows_the_last_run_of_its_thread(store: Store) -> None:
     created = [lease.run_id for lease in ended if isinstance(lease, Lease)]
     refused = [error for error in ended if isinstance(error, ThreadBusyError)]
     expect_same((len(created), len(refused)), (1, 7), "runs created and refused of eight that follow the same run")
-    record = await known(store, created[0])
+    record = await record_of(store, created[0])
     expect_same(record.previous, "a", "`previous` of the record")
     await store.append(created[0], 1, [], status="failed")
     await expect_error(store.create("c", [], thread="t", previous="a"), ThreadBusyError, "a second successor of a run")
     await store.create("c", [], thread="t")
-    expect_same((await known(store, "c")).previous, created[0], "`previous` of a run created without one")
-    expect(record.number < (await known(store, "c")).number, "a later run has a lower number")
+    expect_same((await record_of(store, "c")).previous, created[0], "`previous` of a run created without one")
+    expect(record.number < (await record_of(store, "c")).number, "a later run has a lower number")
 
 
 @store_check
 async def a_run_can_be_created_suspended(store: Store) -> None:
     """A run is created with any status, so that no worker drives it in between."""
     await store.create("r", [b"one"], status="suspended", thread="t")
-    expect_same((await known(store, "r")).status, "suspended", "the status of a new run")
+    expect_same((await record_of(store, "r")).status, "suspended", "the status of a new run")
     expect_same(list(await store.runnable()), [], "the runnable runs")
     await expect_error(store.create("s", [], thread="t"), ThreadBusyError, "a run beside a suspended one")
 
@@ -389,14 +391,14 @@ async def a_finished_run_resumes_only_in_a_free_thread(store: Store) -> None:
     busy = await expect_error(attempt, ThreadBusyError, "going on in a thread that is busy")
     expect_same(busy.run_id, "s", "`run_id` of ThreadBusyError")
     await expect_log(store, "r", [b"one"])
-    expect_same((await known(store, "r")).status, "cancelled", "the status of a run that may not go on")
+    expect_same((await record_of(store, "r")).status, "cancelled", "the status of a run that may not go on")
     await store.append("r", 1, [b"two"])
     await store.append("s", 1, [], status="cancelled")
     for status in ("running", "suspended"):
         attempt = store.append("r", 2, [b"three"], status=status)
         await expect_error(attempt, RunConflictError, f"{status} again although another run follows")
     await expect_log(store, "r", [b"one", b"two"])
-    expect_same((await known(store, "r")).status, "cancelled", "the status of a run that is followed by another")
+    expect_same((await record_of(store, "r")).status, "cancelled", "the status of a run that is followed by another")
     await store.append("s", 1, [b"two"], status="running")
     await store.append("s", 2, [], status="failed")
     await store.delete("s")

@@ -4,7 +4,7 @@ from typing import Any
 
 from ...errors import BatonError, RunConflictError, RunExistsError, RunNotFoundError
 from ...stores import Lease, RecordPage, RunStatus, Store
-from .store_checks import Open, expect, expect_error, expect_log, expect_same, known, opened, store_check
+from .store_checks import Open, expect, expect_error, expect_log, expect_same, opened, record_of, store_check
 
 _ODD_LINES = (b"", b"\n", b"a\nb\r\n", b"\x00\xff\xfe", '{"text":"日本語 🏃"}'.encode(), b'{"plain":1}')
 _ODD_NAMES = ("a", "a/0", "a/1", "a b", "é", "日本語", "🏃", "per%cent", "quo'te\"s", "under_score", "A", "x" * 200)
@@ -14,7 +14,7 @@ _ODD_NAMES = ("a", "a/0", "a/1", "a b", "é", "日本語", "🏃", "per%cent", "
 async def a_new_run_is_as_it_was_created(store: Store) -> None:
     """A new run has its lines, its record and a lease."""
     lease = await store.create("r", [b"one", b"two"], thread="t", worker="me", ttl=60)
-    record = await known(store, "r")
+    record = await record_of(store, "r")
     await expect_log(store, "r", [b"one", b"two"])
     expect_same((lease.run_id, lease.worker, lease.fence), ("r", "me", 1), "the lease that create gives")
     expect_same(lease.until, record.lease_until, "`until` of the lease")
@@ -81,13 +81,13 @@ async def many_lines_stay_in_order(store: Store) -> None:
 async def an_append_sets_the_status(store: Store) -> None:
     """An append sets the status, also without lines; without a status it keeps the old one."""
     await store.create("r", [b"one"])
-    before = await known(store, "r")
+    before = await record_of(store, "r")
     await store.append("r", 1, [b"two"], status="suspended")
-    expect_same((await known(store, "r")).status, "suspended", "the status")
+    expect_same((await record_of(store, "r")).status, "suspended", "the status")
     await store.append("r", 2, [b"three"])
-    expect_same((await known(store, "r")).status, "suspended", "the status after an append without one")
+    expect_same((await record_of(store, "r")).status, "suspended", "the status after an append without one")
     await store.append("r", 3, [], status="completed")
-    after = await known(store, "r")
+    after = await record_of(store, "r")
     expect_same((after.status, after.seq), ("completed", 3), "status and seq after an append without lines")
     expect(after.updated_at >= before.updated_at, "updated_at went back")
     expect_same(after.created_at, before.created_at, "created_at")
@@ -103,7 +103,7 @@ async def a_wrong_expectation_is_a_conflict(store: Store) -> None:
         expect_same(conflict.run_id, "r", "`run_id` of the conflict")
     await expect_error(store.append("r", 1, []), RunConflictError, "append of nothing after 1 of 2 lines")
     await expect_log(store, "r", [b"one", b"two"])
-    expect_same((await known(store, "r")).status, "running", "the status after conflicts")
+    expect_same((await record_of(store, "r")).status, "running", "the status after conflicts")
 
 
 @store_check
@@ -171,7 +171,7 @@ async def a_closed_store_can_be_used_again(open: Open) -> None:
         await expect_log(store, "r", [b"one", b"two"])
     async with opened(open) as later:
         await expect_log(later, "r", [b"one", b"two"])
-        expect_same((await known(later, "r")).status, "suspended", "the status, read by another store")
+        expect_same((await record_of(later, "r")).status, "suspended", "the status, read by another store")
 
 
 @store_check
@@ -189,7 +189,7 @@ async def runs_are_listed_by_status_and_thread(store: Store) -> None:
     expect_same(await _ids(store, thread="shared", status=["failed"]), {"d"}, "the failed runs of a thread")
     expect_same(await _ids(store, thread="missing"), set[str](), "the runs of a thread that is not there")
     listed = {record.run_id: record for record in (await store.list()).records}
-    expect_same(listed["b"], await known(store, "b"), "a record in a list, beside the record itself")
+    expect_same(listed["b"], await record_of(store, "b"), "a record in a list, beside the record itself")
 
 
 @store_check
@@ -198,7 +198,7 @@ async def runs_are_listed_by_owner(store: Store) -> None:
     for number, owner in enumerate(("ada", "bob", "", "ada", "ada", "")):
         await store.create(f"r{number}", [b"one"], thread=f"t{number}", owner=owner)
     await store.append("r3", 1, [], status="failed")
-    expect_same((await known(store, "r0")).owner, "ada", "`owner` of a record")
+    expect_same((await record_of(store, "r0")).owner, "ada", "`owner` of a record")
     expect_same(await _ids(store, owner="ada"), {"r0", "r3", "r4"}, "one owner's runs")
     expect_same(await _ids(store, owner=""), {"r2", "r5"}, "the runs without an owner")
     expect_same(await _ids(store, owner=None), {f"r{number}" for number in range(6)}, "all runs")
@@ -224,7 +224,7 @@ async def runs_are_listed_by_their_last_change(store: Store) -> None:
     expect_same(oldest, newest[::-1], "the oldest changes first, beside the newest first")
     pages = await _pages(store, limit=2, oldest_first=False, order_by="changed")
     expect_same([run_id for page in pages for run_id in page], newest, "pages by change, put together")
-    moment = (await known(store, "a")).changed_at
+    moment = (await record_of(store, "a")).changed_at
     expect_same(await _ids(store, order_by="changed", since=moment), {"a", "b"}, "runs that changed since then")
     expect_same(await _ids(store, order_by="changed", until=moment), {"c", "d", "e"}, "runs that did not")
 
@@ -239,7 +239,7 @@ async def pages_count_all_records(store: Store) -> None:
     expect_same((len(first.records), first.total), (2, 5), "how many are on a page, and on all")
     expect_same(await _total(store, limit=2, cursor=first.next_cursor), 5, "the same on the next page")
     expect_same(await _total(store, status=["completed"]), 1, "how many are completed")
-    moment = (await known(store, "b")).changed_at
+    moment = (await record_of(store, "b")).changed_at
     expect_same(await _total(store, order_by="changed", since=moment), 1, "how many changed since")
     expect_same((await store.list(limit=2)).total, None, "the total without count_total")
 
@@ -251,7 +251,7 @@ async def runs_are_listed_by_time(store: Store) -> None:
     oldest = [record.run_id for record in (await store.list(oldest_first=True)).records]
     newest = [record.run_id for record in (await store.list()).records]
     expect_same(newest, oldest[::-1], "newest first, beside oldest first")
-    times = {run_id: (await known(store, run_id)).created_at for run_id in oldest}
+    times = {run_id: (await record_of(store, run_id)).created_at for run_id in oldest}
     expect_same(sorted(times.values()), [times[run_id] for run_id in oldest], "times of creation, oldest first")
     middle = times[oldest[2]]
     late = {run_id for run_id in oldest if times[run_id] >= middle}

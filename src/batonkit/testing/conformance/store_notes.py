@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...errors import RunConflictError, RunNotFoundError
-from .store_checks import StoreWithNotes, expect_error, expect_log, expect_same, known, notes_check, opened
+from .store_checks import StoreWithNotes, expect_error, expect_log, expect_same, notes_check, opened, record_of
 
 
 @notes_check
@@ -34,7 +34,7 @@ async def the_runs_of_a_thread_are_read_with_their_notes(store: StoreWithNotes) 
         notes = {} if number == 2 else {"baton.thread": bytes([number]), "other": b"x"}
         await store.create(f"r{number}", [b"one"] * (number + 1), thread="t", status="completed", notes=notes)
         await store.create(f"o{number}", [b"one"], thread="other", status="completed", notes={"baton.thread": b"no"})
-    last = (await known(store, "r4")).number
+    last = (await record_of(store, "r4")).number
     first = await store.thread_notes("t", "baton.thread", before=last, limit=2)
     expect_same([(one.run_id, one.seq, one.note) for one in first], [("r3", 4, b"\x03"), ("r2", 3, None)], "a page")
     rest = await store.thread_notes("t", "baton.thread", before=first[-1].number)
@@ -67,9 +67,9 @@ async def notes_are_kept_by_name(open: Callable[[], StoreWithNotes]) -> None:
 async def notes_are_no_part_of_the_log(store: StoreWithNotes) -> None:
     """Notes need no lease and change neither lines nor record."""
     await store.create("r", [b"one"], worker="me", ttl=60)
-    before = await known(store, "r")
+    before = await record_of(store, "r")
     await store.put_note("r", "n", b"note")
-    expect_same(await known(store, "r"), before, "the record after a note")
+    expect_same(await record_of(store, "r"), before, "the record after a note")
     await expect_log(store, "r", [b"one"])
     expect_same([one.run_id for one in (await store.list()).records], ["r"], "all runs")
     names = [f"n{number}" for number in range(10)]
