@@ -47,7 +47,7 @@ def report_as_text(team: Team, findings: Iterable[Finding]) -> RenderableType:
 
 
 def _tree(team: Team) -> Tree:
-    """Build the tree breadth first, so that each agent is described closest to the root."""
+    """Build the tree; each agent is described closest to the root."""
     root = team.members[team.root]
     tree = Tree(_title(root))
     described = {team.root}
@@ -62,7 +62,7 @@ def _tree(team: Team) -> Tree:
 
 
 def _add_branches(tree: Tree, member: TeamMember, team: Team, described: set[str]) -> None:
-    """Add the tools of an agent, and the agents that it leads to, unless they are described elsewhere."""
+    """Add the tools of an agent and, breadth first, the agents that it leads to."""
     waiting = deque([(tree, member, team)])
     while waiting:
         branch, member, team = waiting.popleft()
