@@ -183,7 +183,7 @@ class TaskService:
             raise UnsupportedOperationError(f"task `{record.run_id}` is being resumed already") from None
         except errors.ShuttingDownError:
             raise
-        except (errors.RunError, errors.StoreError) as error:
+        except errors.RunError as error:
             _logger.info("task `%s` cannot be resumed: %s", record.run_id, error)
             raise UnsupportedOperationError(f"task `{record.run_id}` cannot be resumed") from None
         return await self._broadcast(projection, subscriber)
