@@ -69,7 +69,7 @@ class NamedUser(User):
         return self.principal.name
 
 
-class ReportedError(NamedTuple):
+class ErrorReport(NamedTuple):
     """An A2A error as clients receive it."""
 
     error: errors.A2AError
@@ -78,20 +78,20 @@ class ReportedError(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-def to_a2a_error(error: Exception) -> ReportedError:
+def to_a2a_error(error: Exception) -> ErrorReport:
     """Map an exception to the error that the client receives.
 
     Errors of the server are logged; clients do not see their text.
     """
     if isinstance(error, ShuttingDownError):
         reported = to_serving_error(error)
-        return ReportedError(errors.InternalError(reported.message), reported.status, reported.headers or {})
+        return ErrorReport(errors.InternalError(reported.message), reported.status, reported.headers or {})
     if isinstance(error, ServingError):
-        return ReportedError(errors.InvalidRequestError(error.message), error.status, error.headers or {})
+        return ErrorReport(errors.InvalidRequestError(error.message), error.status, error.headers or {})
     if isinstance(error, errors.A2AError):
-        return ReportedError(error)
+        return ErrorReport(error)
     _logger.error("an A2A request failed", exc_info=error)
-    return ReportedError(errors.InternalError())
+    return ErrorReport(errors.InternalError())
 
 
 class A2ARequestGuard:
