@@ -57,7 +57,7 @@ def test_a_damaged_section_is_not_repaired(baton: Invoke, tmp_path: Path, text: 
     (tmp_path / "AGENTS.md").write_text(text)
     result = baton("skill", "--install")
     assert result.exit_code == 2
-    assert "AGENTS.md has not both of the lines" in result.output
+    assert "AGENTS.md must have both lines" in result.output
     assert (tmp_path / "AGENTS.md").read_text() == text
     assert not (tmp_path / SKILL).exists()
 

@@ -71,7 +71,7 @@ async def test_errors_are_json_with_a_status() -> None:
         assert (status, text) == (404, '{"error":{"code":"not_found","message":"there is no such run"}}')
         status, text = await get_text(client, "/runs/unknown/events?after=x")
         assert status == 422
-        assert "`Last-Event-ID` must be an integer" in text
+        assert "`after` must be an integer" in text
         run = await background.start("Cancel it.")
         await get_text(client, f"/runs/{run}/events")
         async with client.post(f"/runs/{run}/answers", json={"nope": True}) as response:

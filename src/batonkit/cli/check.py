@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 import click
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -47,53 +47,75 @@ def report_as_text(team: Team, findings: Iterable[Finding]) -> RenderableType:
 
 
 def _tree(team: Team) -> Tree:
-    """Build the tree breadth first, so that each agent is described closest to the root."""
+    """Build the tree; each agent is described closest to the root."""
     root = team.members[team.root]
     tree = Tree(_title(root))
-    seen = {team.root}
-    waiting = deque([(tree, root, team)])
-    outside = [team.members[finding.agent] for finding in team.findings() if finding.kind == "unreachable"]
-    while waiting or outside:
-        if not waiting:
-            seat = outside.pop(0)
-            if seat.agent.name in seen:
-                continue
-            seen.add(seat.agent.name)
-            waiting.append((tree.add(Text.assemble(("unreachable ", "yellow"), _title(seat))), seat, team))
-        branch, seat, its_team = waiting.popleft()
-        tools = [spec.name for spec in seat.agent._tool_specs()] + toolsets_of(seat)
-        if tools:
-            branch.add(Text(one_line(f"tools: {', '.join(tools)}"), style="dim"))
-        for name, inside, how, via, after in _links(seat, its_team):
-            is_new = name not in seen
-            title = _title(inside.members[name]) if is_new else Text(one_line(name), style="cyan")
-            below = branch.add(
-                Text.assemble(
-                    (f"{one_line(how)} ", "magenta"), title, (one_line(via), "dim"), (one_line(after), "magenta")
-                )
-            )
-            if is_new:
-                seen.add(name)
-                waiting.append((below, inside.members[name], inside))
+    described = {team.root}
+    _add_branches(tree, root, team, described)
+    for finding in team.findings():
+        if finding.kind == "unreachable" and finding.agent not in described:
+            described.add(finding.agent)
+            member = team.members[finding.agent]
+            branch = tree.add(Text.assemble(("unreachable ", "yellow"), _title(member)))
+            _add_branches(branch, member, team, described)
     return tree
 
 
-def _links(seat: TeamMember, team: Team) -> Iterator[tuple[str, Team, str, str, str]]:
-    """Yield the agents below one in the tree: name, team, label, tool and return."""
-    for edge in edges_from(seat):
-        via = f"  [{edge.via}]" if edge.via and edge.kind in ("handoff", "function") else ""
-        yield edge.target, team, _LABELS[edge.kind], via, edge.describe_return("  ")
-    for part in parts_of(seat.agent):
-        how = {"tool": "agent as tool", "inside": "inside"}.get(part.kind, part.label)
-        via = f"  [{part.label}]" if part.kind == "tool" else ""
-        yield part.agent, team.inner[part.agent], how, via, ""
+def _add_branches(tree: Tree, member: TeamMember, team: Team, described: set[str]) -> None:
+    """Add the tools of an agent and, breadth first, the agents that it leads to."""
+    waiting = deque([(tree, member, team)])
+    while waiting:
+        branch, member, team = waiting.popleft()
+        tools = [spec.name for spec in member.agent._tool_specs()] + toolsets_of(member)
+        if tools:
+            branch.add(Text(one_line(f"tools: {', '.join(tools)}"), style="dim"))
+        for link in _links(member, team):
+            if link.name in described:
+                branch.add(link.describe(Text(one_line(link.name), style="cyan")))
+                continue
+            described.add(link.name)
+            target = link.team.members[link.name]
+            waiting.append((branch.add(link.describe(_title(target))), target, link.team))
 
 
-def _title(seat: TeamMember) -> Text:
-    definition = definition_of(seat.agent)
-    kind = "" if definition is seat.agent else f" ({type(seat.agent).__name__})"
-    description = f" — {shorten(seat.agent.description)}" if seat.agent.description else ""
-    return Text.assemble((one_line(seat.agent.name), "bold cyan"), (kind, "dim"), description)
+class _Link(Struct, frozen=True):
+    """A line of the tree: an agent below another one."""
+
+    name: str
+    team: Team
+    """The team that the agent is a member of."""
+    label: str
+    tool: str = ""
+    """The tool that leads to the agent."""
+    returns: str = ""
+    """Where control goes afterwards."""
+
+    def describe(self, title: Text) -> Text:
+        """Return the line, with a title for the agent."""
+        tool = f"  [{self.tool}]" if self.tool else ""
+        return Text.assemble(
+            (f"{one_line(self.label)} ", "magenta"), title, (one_line(tool), "dim"), (one_line(self.returns), "magenta")
+        )
+
+
+def _links(member: TeamMember, team: Team) -> Iterator[_Link]:
+    """Yield the agents below one in the tree."""
+    for edge in edges_from(member):
+        tool = edge.via if edge.kind in ("handoff", "function") else ""
+        yield _Link(edge.target, team, _LABELS[edge.kind], tool, edge.describe_return("  "))
+    for part in parts_of(member.agent):
+        inner = team.inner[part.agent]
+        if part.kind == "tool":
+            yield _Link(part.agent, inner, "agent as tool", part.label)
+        else:
+            yield _Link(part.agent, inner, part.label)
+
+
+def _title(member: TeamMember) -> Text:
+    agent = member.agent
+    kind = "" if definition_of(agent) is agent else f" ({type(agent).__name__})"
+    description = f" — {shorten(agent.description)}" if agent.description else ""
+    return Text.assemble((one_line(agent.name), "bold cyan"), (kind, "dim"), description)
 
 
 def _cost_table(costs: dict[str, TransferCost]) -> Table:

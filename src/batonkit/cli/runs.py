@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import click
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from .._wording import one_line, printable
@@ -30,12 +31,6 @@ from .output import rewrite_line, write, write_data, write_json
 from .retention import erase, expire
 from .run import RunPrinter, print_interrupts
 from .targets import RunSetup, get_record, is_driven, open_interrupts, set_up_run, store_option, with_store
-
-
-def _log_only_runner(store: Store) -> Runner[Any, Any]:
-    """Return a runner that only reads and copies logs."""
-    return Runner(Agent("log_reader", description="Reads logs only."), store=store)
-
 
 _run_id = click.argument("run_id", metavar="RUN")
 _WAIT_INTERVAL = 0.5
@@ -77,46 +72,83 @@ runs_command.add_command(erase)
 def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: bool, as_json: bool) -> None:
     """List runs, the newest first."""
 
-    async def read(opened: FullStore) -> tuple[list[RunRecord], dict[str, str], dict[str, Usage]]:
-        records = [*(await opened.list(status=status or None, thread=thread, limit=limit + 1)).records]
-        unattended = [one.run_id for one in records if one.status == "running" and not is_driven(one)]
-        failed = [one.run_id for one in records if one.status == "failed"]
-        notes = {
-            **(await opened.read_notes(unattended, UNDRIVABLE_NOTE) if unattended else {}),
-            **(await opened.read_notes(failed, PARKED_NOTE) if failed else {}),
-        }
-        costs = await _read_usage(opened, [one.run_id for one in records[:limit]]) if cost else {}
-        return records, {run_id: note.decode(errors="replace") for run_id, note in notes.items()}, costs
-
-    found, reasons, costs = with_store(store, read)
-    records = found[:limit]
-    has_more = len(found) > limit
+    runs = with_store(store, lambda opened: _read_runs(opened, status, thread, limit + 1, with_usage=cost))
+    shown = runs[:limit]
     if as_json:
-        for record in records:
-            more = {"is_driven": is_driven(record), "undrivable": reasons.get(record.run_id, "")}
-            usage = {"usage": asdict(costs[record.run_id])} if cost else {}
-            write_json(json.dumps({**asdict(record), **more, **usage}, ensure_ascii=False))
+        for run in shown:
+            write_json(json.dumps(run.to_dict(), ensure_ascii=False))
         return
-    rows = [("RUN", "STATUS", "THREAD", "EVENTS", "UPDATED", *(("TOKENS", "COST") if cost else ()))]
-    for record in records:
-        events = str(max(record.seq - 1, 0))
-        thread_id = one_line(record.thread) or "-"
-        used = costs.get(record.run_id)
-        spent = () if used is None else (f"{used.total_tokens:,}", format_cost(used) or "-")
-        updated = _format_time(record.updated_at)
-        rows.append((one_line(record.run_id), _status(record), thread_id, events, updated, *spent))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows if records else ():
-        write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        if row[0] in reasons:
-            write(f"  could not be driven: {one_line(reasons[row[0]])}")
-    if records and cost:
-        total = sum(costs.values(), Usage())
-        write(f"total: {total.total_tokens:,} tokens, {format_cost(total) or 'no cost'}")
-    if not records:
+    if not shown:
         write("no matching runs" if status or thread else "no runs", err=True)
-    elif has_more:
+        return
+    _write_table(shown, with_usage=cost)
+    if len(runs) > limit:
         write(f"… and more; use --limit {limit * 2} to see more", err=True)
+
+
+class _ListedRun(Struct, frozen=True):
+    """A run in a list."""
+
+    record: RunRecord
+    problem: str
+    """The reason why it could not be driven."""
+    usage: Usage | None
+    """Its usage when it last stopped; None if it is not shown."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as JSON."""
+        usage = {} if self.usage is None else {"usage": asdict(self.usage)}
+        return {**asdict(self.record), "is_driven": is_driven(self.record), "undrivable": self.problem, **usage}
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the run as a row of a table."""
+        record = self.record
+        usage = () if self.usage is None else (f"{self.usage.total_tokens:,}", format_cost(self.usage) or "-")
+        return (
+            one_line(record.run_id),
+            _status(record),
+            one_line(record.thread) or "-",
+            str(max(record.seq - 1, 0)),
+            _format_time(record.updated_at),
+            *usage,
+        )
+
+
+async def _read_runs(
+    store: FullStore, status: Sequence[Any], thread: str | None, limit: int, *, with_usage: bool
+) -> list[_ListedRun]:
+    records = (await store.list(status=status or None, thread=thread, limit=limit)).records
+    run_ids = [record.run_id for record in records]
+    unattended = [each.run_id for each in records if each.status == "running" and not is_driven(each)]
+    failed = [each.run_id for each in records if each.status == "failed"]
+    notes = {
+        **(await store.read_notes(unattended, UNDRIVABLE_NOTE) if unattended else {}),
+        **(await store.read_notes(failed, PARKED_NOTE) if failed else {}),
+    }
+    usages = await _read_usage(store, run_ids) if with_usage else {}
+    return [
+        _ListedRun(record, notes.get(record.run_id, b"").decode(errors="replace"), usages.get(record.run_id))
+        for record in records
+    ]
+
+
+def _write_table(runs: Sequence[_ListedRun], *, with_usage: bool) -> None:
+    """Write the runs with aligned columns, and the sum of their usage."""
+    titles = ("RUN", "STATUS", "THREAD", "EVENTS", "UPDATED", *(("TOKENS", "COST") if with_usage else ()))
+    rows = [run.cells() for run in runs]
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    write(_align(titles, widths))
+    for run, row in zip(runs, rows, strict=True):
+        write(_align(row, widths))
+        if run.problem:
+            write(f"  could not be driven: {one_line(run.problem)}")
+    if with_usage:
+        total = sum([run.usage for run in runs if run.usage is not None], Usage())
+        write(f"total: {total.total_tokens:,} tokens, {format_cost(total) or 'no cost'}")
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 async def _read_usage(store: FullStore, run_ids: Sequence[str]) -> dict[str, Usage]:
@@ -128,6 +160,11 @@ async def _read_usage(store: FullStore, run_ids: Sequence[str]) -> dict[str, Usa
         else usage_from_events(decode_lines(await store.load(run_id))).total
         for run_id in run_ids
     }
+
+
+def _log_only_runner(store: Store) -> Runner[Any, Any]:
+    """Return a runner that only reads and copies logs."""
+    return Runner(Agent("log_reader", description="Reads logs only."), store=store)
 
 
 def _status(record: RunRecord) -> str:
@@ -243,16 +280,16 @@ async def _require_free(store: FullStore, run_id: str) -> RunRecord:
 async def _wait_until_free(store: FullStore, run_id: str) -> RunRecord:
     """Wait until no worker drives a run, and say so; return its record."""
     is_terminal = sys.stderr.isatty()
-    is_told = False
+    has_written = False
     while is_driven(record := await get_record(store, run_id)):
         text = f"waiting for run {run_id}: {await _describe_lease(store, record)}"
         if is_terminal:
             rewrite_line(text)
-        elif not is_told:
+        elif not has_written:
             write(text, err=True)
-        is_told = True
+        has_written = True
         await sleep(_WAIT_INTERVAL)
-    if is_told and is_terminal:
+    if has_written and is_terminal:
         rewrite_line("")
     return record
 

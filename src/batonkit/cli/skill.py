@@ -32,8 +32,8 @@ def with_section(text: str, section: str) -> str:
         return f"{before}{marked}{after}"
     if start or _END in text:
         raise TargetError(
-            f"AGENTS.md has not both of the lines {_START} and {_END}, in this order; nothing was written to it. "
-            "Remove the one that is left, and install again"
+            f"AGENTS.md must have both lines {_START} and {_END}, in this order, or neither. "
+            "Nothing was written to it; remove the lines that are left, and install again"
         )
     separator = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     return f"{text}{separator}{marked}\n"

@@ -169,31 +169,35 @@ class ToolCallHandler:
             return _error_result(f"the run failed: {details}")
 
     async def _call(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> _CallResult:
-        arguments = params.arguments or {}
-        principal = get_principal(ctx.request)
         if params.request_state is not None:
-            run_id = params.request_state
-            runner = await self._find_runner(run_id, principal)
-            raised = Log(await runner.runs.events(run_id)).open_interrupts().values()
-            interrupts = [to_interrupt(each) for each in raised]
-            answers = _parse_answers(params.input_responses or {}, interrupts)
-            if not answers:
-                return _needs_answers(run_id, interrupts)
-            stream = runner.stream_resume(run_id, answers)
-        elif params.name == ANSWER_TOOL:
-            run_id = str(arguments.get("run_id", ""))
-            runner = await self._find_runner(run_id, principal)
-            stream = runner.stream_resume(run_id, arguments.get("answers"))
-        elif params.name in self.runners:
-            request = arguments.get("request")
-            if not isinstance(request, str) or not request.strip():
-                return _error_result('pass the request as text: {"request": "…"}')
-            runner = self.runners[params.name]
-            stream = runner.stream(request, owner=principal.name)
-        else:
-            names = errors.quote_names([*self.runners, ANSWER_TOOL])
-            raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {names}")
-        return await self._outcome(ctx, runner, await self._drive(ctx, stream))
+            return await self._answer_elicitations(ctx, params.request_state, params.input_responses or {})
+        arguments = params.arguments or {}
+        if params.name == ANSWER_TOOL:
+            return await self._answer_run(ctx, str(arguments.get("run_id", "")), arguments.get("answers"))
+        if params.name in self.runners:
+            return await self._start(ctx, self.runners[params.name], arguments.get("request"))
+        names = errors.quote_names([*self.runners, ANSWER_TOOL])
+        raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {names}")
+
+    async def _start(self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], request: Any) -> _CallResult:
+        if not isinstance(request, str) or not request.strip():
+            return _error_result('pass the request as text: {"request": "…"}')
+        return await self._finish(ctx, runner, runner.stream(request, owner=get_principal(ctx.request).name))
+
+    async def _answer_run(self, ctx: ServerRequestContext[Any], run_id: str, answers: Any) -> _CallResult:
+        runner = await self._find_runner(run_id, get_principal(ctx.request))
+        return await self._finish(ctx, runner, runner.stream_resume(run_id, answers))
+
+    async def _answer_elicitations(
+        self, ctx: ServerRequestContext[Any], run_id: str, responses: Mapping[str, Any]
+    ) -> _CallResult:
+        runner = await self._find_runner(run_id, get_principal(ctx.request))
+        raised = Log(await runner.runs.events(run_id)).open_interrupts().values()
+        interrupts = [to_interrupt(each) for each in raised]
+        answers = _parse_answers(responses, interrupts)
+        if not answers:
+            return _needs_answers(run_id, interrupts)
+        return await self._finish(ctx, runner, runner.stream_resume(run_id, answers))
 
     async def _find_runner(self, run_id: str, principal: Principal) -> Runner[Any, Any]:
         for runner in self.runners.values():
@@ -206,9 +210,11 @@ class ToolCallHandler:
                 return runner
         raise errors.AnswerError(f"there is no suspended run `{run_id}`")
 
-    async def _outcome(
-        self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], result: RunResult[Any]
+    async def _finish(
+        self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], stream: RunStream[Any]
     ) -> _CallResult:
+        """Drive a run, and ask the user for the input that it needs if the client can."""
+        result = await self._drive(ctx, stream)
         while result.status == "suspended":
             if not _can_elicit(ctx):
                 return _needs_answers(result.run_id, result.interrupts)
@@ -412,7 +418,7 @@ def _make_runners(
         runner = target.runner if isinstance(target, BackgroundRunner) else target
         return {tool_name_for(runner.team.root): runner}
     root: Runner[Any, Any] = Runner(target, model=model, store=store, context_factory=context_factory)
-    agents: Sequence[Any] = [seat.agent for seat in root.team.members.values()] if tool_per_agent else [target]
+    agents: Sequence[Any] = [member.agent for member in root.team.members.values()] if tool_per_agent else [target]
     runners: dict[str, Runner[Any, Any]] = {}
     for agent in agents:
         name = tool_name_for(agent.name)

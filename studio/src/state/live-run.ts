@@ -10,8 +10,23 @@ import { chosen, detail, loaded, log, partial } from "./shown-run";
 
 const speaker = computed(() => speakers(log.value));
 
+/** Events after which the log is read again; `AgentResponded` also ends the partial response. */
+const CHANGES = [
+  "AgentStarted",
+  "AgentResponded",
+  "ToolReturned",
+  "ControlTransferred",
+  "InterruptRaised",
+  "InterruptAnswered",
+  "AgentFinished",
+  "StepCompleted",
+  "UserMessageAdded",
+];
+const STOPS = ["RunCompleted", "RunSuspended", "RunFailed", "RunCancelled"];
+
 let stream: EventSource | null = null;
 
+/** The number of the newest load: a response to an earlier one is for a run that is not shown any more. */
 let loading = 0;
 
 let timer = 0;
@@ -35,8 +50,9 @@ export async function loadRun(run: string): Promise<void> {
   detail.value = null;
   performance.mark("log");
   let after = page.next;
-  while (after !== null && turn === loading) {
+  while (after !== null) {
     const more = await api.log(run, after);
+    if (turn !== loading) return;
     log.value = [...log.value, ...more.events.map((each) => each.event)];
     after = more.next;
   }
@@ -63,8 +79,10 @@ export async function refreshRun(run: string): Promise<void> {
       readPlace();
     }
   }
-  detail.value = await api.run(run);
-  if (detail.value.status === "running" && (!stream || stream.readyState === EventSource.CLOSED))
+  const found = await api.run(run);
+  if (turn !== loading) return;
+  detail.value = found;
+  if (found.status === "running" && (!stream || stream.readyState === EventSource.CLOSED))
     listen(run, turn);
 }
 
@@ -79,22 +97,12 @@ function listen(run: string, turn: number): void {
       if (turn === loading) void update(() => refreshRun(run));
     }, 60);
   };
-  for (const kind of [
-    "AgentStarted",
-    "AgentResponded",
-    "ToolReturned",
-    "ControlTransferred",
-    "InterruptRaised",
-    "InterruptAnswered",
-    "AgentFinished",
-    "StepCompleted",
-    "UserMessageAdded",
-  ])
+  for (const kind of CHANGES)
     source.addEventListener(kind, () => {
       if (kind === "AgentResponded") partial.value = null;
       soon();
     });
-  for (const kind of ["RunCompleted", "RunSuspended", "RunFailed", "RunCancelled"])
+  for (const kind of STOPS)
     source.addEventListener(kind, () => {
       source.close();
       partial.value = null;

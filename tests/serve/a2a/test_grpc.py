@@ -9,8 +9,9 @@ import pytest
 from tests.serve.a2a.bindings import GrpcClient, RefusedError, ServiceUnderTest, message
 from tests.serve.a2a.sut import Endpoints, serve_sut
 
+from batonkit.errors import StoreError
 from batonkit.serve import APIKeyAuth, BasicAuth, BearerAuth
-from batonkit.stores import MemoryStore, RunRecord
+from batonkit.stores import Lease, MemoryStore, RunRecord
 
 
 @asynccontextmanager
@@ -81,6 +82,29 @@ async def test_an_internal_error_is_only_logged(caplog: pytest.LogCaptureFixture
             await service.read_stream("SubscribeToTask", id="failing")
     assert "hunter2" not in str(caught.value)
     assert "hunter2" in caplog.text
+
+
+class _UnreachableStore(MemoryStore):
+    """A store that fails once a run is to be resumed."""
+
+    is_reachable = True
+
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
+        if not self.is_reachable:
+            raise StoreError("connection refused", store="postgres://db")
+        return await super().acquire(run_id, worker, ttl=ttl)
+
+
+async def test_a_store_that_fails_during_an_answer_is_an_error_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    store = _UnreachableStore()
+    async with _serve(store=store) as service:
+        task = await service.task("tck-input-required")
+        store.is_reachable = False
+        answer = message("tck-complete-task", taskId=task["id"])
+        assert await service.refused("SendMessage", message=answer) == "INTERNAL_ERROR"
+        store.is_reachable = True
+        assert (await service.task("tck-complete-task", taskId=task["id"]))["id"] == task["id"]
+    assert "connection refused" in caplog.text
 
 
 async def test_a_client_that_disconnects_does_not_stop_the_task() -> None:

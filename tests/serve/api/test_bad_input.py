@@ -105,6 +105,16 @@ async def test_unknown_paths_and_invalid_parameters_are_refused() -> None:
         assert await _code(client, "GET", f"/runs/{run['id']}/events", headers=bad) == (422, "invalid")
 
 
+@pytest.mark.parametrize("path", ["/runs/r/events", "/events"])
+async def test_an_invalid_position_in_a_stream_is_named_as_the_client_sent_it(path: str) -> None:
+    async with client_of(api_app(_runner("hi"))) as client:
+        await client.post("/runs", {"input": "hi", "run_id": "r"})
+        _, by_parameter = await client.get(f"{path}?after=x")
+        _, by_header = await client.get(path, headers={"Last-Event-ID": "x"})
+    assert by_parameter["error"]["message"].startswith("`after` must be")
+    assert by_header["error"]["message"].startswith("`Last-Event-ID` must be")
+
+
 async def test_invalid_answers_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with client_of(api_app(_runner(call("ask_me"), "thanks"))) as client:
         assert (await client.post("/runs", {"input": "hi", "run_id": "r1"}))[0] == 201

@@ -1,6 +1,8 @@
 """Responses, with the official client over real sockets."""
 
 import asyncio
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import openai
@@ -13,6 +15,7 @@ from batonkit.errors import ModelError
 from batonkit.messages import File, Reasoning, Text, Usage
 from batonkit.models import RetryModel
 from batonkit.serve import openai_app, serve_in_background, with_frontend_tools
+from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, ScriptedStream, call, say
 
 PICK: Any = {"type": "function", "name": "pick_color", "parameters": {"type": "object", "properties": {}}}
@@ -41,6 +44,36 @@ async def test_a_response_has_text_usage_and_metadata() -> None:
         assert (response.usage.input_tokens, response.usage.total_tokens) == (7, 10)
         assert response.metadata == {"customer": "7"}
         assert assert_valid(await client.responses.retrieve(response.id)) == response
+
+
+class _CountingStore(MemoryStore):
+    """A store that counts how often a log is read."""
+
+    reads = 0
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        self.reads += 1
+        return await super().load(run_id, start=start)
+
+
+async def test_a_response_is_retrieved_with_one_read_of_its_log() -> None:
+    store = _CountingStore()
+    async with serve_model(Runner(desk("Hello!"), store=store)) as client:
+        response = await respond(client, "Hi.")
+        store.reads = 0
+        assert await client.responses.retrieve(response.id) == response
+        assert store.reads == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [({}, "missing required field `name`"), ({"name": "pick", "description": 5}, "Expected `str | null`, got `int`")],
+)
+async def test_a_function_of_the_client_must_be_valid(function: dict[str, Any], problem: str) -> None:
+    async with serve_model(with_frontend_tools(desk("Hello!"))) as client:
+        with pytest.raises(openai.BadRequestError, match=re.escape(problem)) as error:
+            await respond(client, "Hi.", tools=[{"type": "function", **function}])
+        assert error.value.param == "tools[0]"
 
 
 async def test_the_events_of_a_stream_build_the_response() -> None:

@@ -161,6 +161,19 @@ async def test_an_export_is_one_page_without_requests(redact: bool) -> None:
             assert answer.status == 404
 
 
+async def test_a_redacted_export_has_no_address_in_fields_of_the_users_data() -> None:
+    runner = _runner()
+    customer = {"id": "ada@example.com", "key": "ada@example.com", "type": "ada@example.com"}
+    await runner.run("hi", run_id="r", values={"customer": customer})
+    app = studio_app(runner)
+    async with _serve(app) as (session, url):
+        await _sign_in(session, app, url)
+        async with session.get(f"{url}/export/r.html?redact") as answer:
+            page = await answer.text()
+    assert "ada@example.com" not in page
+    assert '"customer":{"id":"[email]","key":"[email]","type":"[email]"}' in page
+
+
 def test_the_files_of_the_page_are_small_and_load_nothing_else() -> None:
     folder = files("batonkit.serve.studio").joinpath("assets")
     contents = {file.name: file.read_bytes() for file in folder.iterdir() if "license" not in file.name}

@@ -98,8 +98,10 @@ class HTTPBindings:
                 return await self._dispatch_legacy(self.legacy, request, context, id, call)
             return await self._dispatch(request, context, id, method, call.get("params"))
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
-            reported, status, headers = to_a2a_error(error)
-            return JSONResponse(_error(id, reported), status_code=status or 200, headers=headers)
+            reported = to_a2a_error(error)
+            return JSONResponse(
+                _error(id, reported.error), status_code=reported.status or 200, headers=reported.headers
+            )
 
     async def _dispatch(
         self, request: Request, context: ServerCallContext, id: _Id, method: str, params: Any
@@ -183,7 +185,7 @@ async def _stream(id: _Id, updates: AsyncGenerator[Update], to_result: Callable[
     return await stream_response(
         updates,
         lambda update: json.dumps(_reply(id, to_result(update)), ensure_ascii=False),
-        lambda error: json.dumps(_error(id, to_a2a_error(error)[0])),
+        lambda error: json.dumps(_error(id, to_a2a_error(error).error)),
     )
 
 
@@ -259,8 +261,8 @@ def _make_routes(
             context = await admit(request)
             return await handle(name, {field: request.path_params[field] for field in fields}, request, context)
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
-            reported, status, headers = to_a2a_error(error)
-            return to_error_response(reported, status=status, headers=headers)
+            reported = to_a2a_error(error)
+            return to_error_response(reported.error, status=reported.status, headers=reported.headers)
 
     return [
         Route(path, partial(endpoint, name, [*compile_path(path)[2]]), methods=methods.split())
@@ -287,4 +289,4 @@ def _parse_query(request: Request, message: Any) -> Any:
 
 
 def _encode_error(error: Exception) -> str:
-    return json.dumps(build_rest_error_payload(to_a2a_error(error)[0]))
+    return json.dumps(build_rest_error_payload(to_a2a_error(error).error))

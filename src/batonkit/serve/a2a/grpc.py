@@ -78,11 +78,11 @@ class GRPCBinding:
 
     async def _abort(self, call: Any, error: Exception) -> None:
         codes = self._grpc.StatusCode
-        reported, http_status, _ = to_a2a_error(error)
-        mapping = A2A_ERROR_MAPPING.get(type(reported), A2A_ERROR_MAPPING[InternalError])
+        reported = to_a2a_error(error)
+        mapping = A2A_ERROR_MAPPING.get(type(reported.error), A2A_ERROR_MAPPING[InternalError])
         by_status = {401: codes.UNAUTHENTICATED, 403: codes.PERMISSION_DENIED}
-        code = by_status.get(http_status or 0, codes[mapping.grpc_status])
-        status = Status(code=code.value[0], message=reported.message)
+        code = by_status.get(reported.status or 0, codes[mapping.grpc_status])
+        status = Status(code=code.value[0], message=reported.error.message)
         status.details.add().Pack(ErrorInfo(reason=mapping.reason, domain=A2A_DOMAIN))
         encoded: Any = status_to_grpc(status)
         await call.abort(encoded.code, encoded.details, encoded.trailing_metadata)

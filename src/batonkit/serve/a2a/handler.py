@@ -69,20 +69,29 @@ class NamedUser(User):
         return self.principal.name
 
 
-def to_a2a_error(error: Exception) -> tuple[errors.A2AError, int | None, Mapping[str, str]]:
-    """Map an exception to an A2A error, an HTTP status (None for the error's own) and headers.
+class ErrorReport(NamedTuple):
+    """An A2A error as clients receive it."""
+
+    error: errors.A2AError
+    status: int | None = None
+    """The HTTP status; None for the error's own."""
+    headers: Mapping[str, str] = {}
+
+
+def to_a2a_error(error: Exception) -> ErrorReport:
+    """Map an exception to the error that the client receives.
 
     Errors of the server are logged; clients do not see their text.
     """
     if isinstance(error, ShuttingDownError):
         reported = to_serving_error(error)
-        return errors.InternalError(reported.message), reported.status, reported.headers or {}
+        return ErrorReport(errors.InternalError(reported.message), reported.status, reported.headers or {})
     if isinstance(error, ServingError):
-        return errors.InvalidRequestError(error.message), error.status, error.headers or {}
+        return ErrorReport(errors.InvalidRequestError(error.message), error.status, error.headers or {})
     if isinstance(error, errors.A2AError):
-        return error, None, {}
+        return ErrorReport(error)
     _logger.error("an A2A request failed", exc_info=error)
-    return errors.InternalError(), None, {}
+    return ErrorReport(errors.InternalError())
 
 
 class A2ARequestGuard:

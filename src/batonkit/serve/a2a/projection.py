@@ -352,18 +352,18 @@ class TaskReader:
         validate_history_length(request)
         if request.HasField("page_size"):
             validate_page_size(request.page_size)
-        found = await self._find(request, principal)
+        records = await self._find(request, principal)
         size = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
-        page = pb.ListTasksResponse(page_size=size, total_size=found.total or 0)
-        for record in found.records:
+        page = pb.ListTasksResponse(page_size=size, total_size=records.total or 0)
+        for record in records.records:
             # Some stores answer without waiting, and the leases of live runs must be renewed meanwhile.
             await asyncio.sleep(0)
             task = apply_history_length((await self.load(record)).task, request)
             if not request.include_artifacts:
                 task.ClearField("artifacts")
             page.tasks.append(task)
-        if found.next_cursor:
-            page.next_page_token = urlsafe_b64encode(found.next_cursor.encode()).decode()
+        if records.next_cursor:
+            page.next_page_token = urlsafe_b64encode(records.next_cursor.encode()).decode()
         return page
 
     async def _find(self, request: pb.ListTasksRequest, principal: Principal) -> RecordPage:

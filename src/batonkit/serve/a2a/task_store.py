@@ -25,6 +25,10 @@ from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber
 from .projection import MESSAGE_KEY, TaskProjection, TaskReader, Update, parallel_thread, to_context_id, to_thread
 from .push import PushNotifier, PushSubscriber
 
+_logger = logging.getLogger("baton.a2a")
+_CANCEL_TIMEOUT = 20.0
+_MAX_CONTEXT_ID = 200
+_POLL_SECONDS = 0.3
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved"})
 _NO = frozenset({"no", "n", "false", "reject", "rejected", "deny", "denied"})
 
@@ -50,9 +54,9 @@ def parse_answers(parts: Iterable[Part], interrupts: Mapping[str, InterruptRaise
             files.append(MessageToDict(part))
         elif kind == "data":
             value = plain_value(part.data)
-            found = _answers_by_id(value, interrupts)
-            answers.update(found)
-            if not found:
+            by_id = _answers_by_id(value, interrupts)
+            answers.update(by_id)
+            if not by_id:
                 data.append(value)
     if answers:
         return answers
@@ -95,12 +99,6 @@ def _parse_text(text: str, interrupt: InterruptRaised) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-_logger = logging.getLogger("baton.a2a")
-_CANCEL_TIMEOUT = 20.0
-_MAX_CONTEXT_ID = 200
-_POLL_SECONDS = 0.3
 
 
 @dataclass(eq=False)
@@ -185,7 +183,7 @@ class TaskService:
             raise UnsupportedOperationError(f"task `{record.run_id}` is being resumed already") from None
         except errors.ShuttingDownError:
             raise
-        except (errors.RunError, errors.StoreError) as error:
+        except errors.RunError as error:
             _logger.info("task `%s` cannot be resumed: %s", record.run_id, error)
             raise UnsupportedOperationError(f"task `{record.run_id}` cannot be resumed") from None
         return await self._broadcast(projection, subscriber)
@@ -307,8 +305,7 @@ class TaskService:
         if record.status == "suspended":
             # No process drives it, so that there is no broadcast.
             task = projection.task
-            status = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
-            self.push.notify(status)
+            self.push.notify(TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status))
         return projection.task
 
     async def _broadcast_recovered(self, record: RunRecord) -> None:

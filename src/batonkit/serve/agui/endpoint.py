@@ -1,7 +1,7 @@
 """The AG-UI endpoint: a request starts or resumes a run of a thread, and the response streams its events."""
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -129,18 +129,25 @@ def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRa
             answers[entry.interrupt_id] = False
         else:
             abandons = True
-    by_call = {
-        interrupt.tool_call.id: id
-        for id, interrupt in interrupts.items()
-        if interrupt.tool_call is not None and is_frontend_call(interrupt)
-    }
-    returned = [message for message in request.messages if isinstance(message, agui.ToolMessage)]
-    results = {by_call[message.tool_call_id]: message for message in returned if message.tool_call_id in by_call}
+    results = _frontend_results(request.messages, interrupts)
     for id, message in results.items():
         content = text_of(from_agui_content(message.content)) or message.error or ""
         answers[id] = {"content": content, "is_error": message.error is not None}
     calls = tuple([message.tool_call_id for message in results.values()])
     return ResumeRequest(answers, calls, abandons) if answers or abandons else None
+
+
+def _frontend_results(
+    messages: Iterable[Any], interrupts: Mapping[str, InterruptRaised]
+) -> dict[str, agui.ToolMessage]:
+    """Return the results of open calls of frontend tools, by interrupt id."""
+    ids = {
+        interrupt.tool_call.id: id
+        for id, interrupt in interrupts.items()
+        if interrupt.tool_call is not None and is_frontend_call(interrupt)
+    }
+    results = [message for message in messages if isinstance(message, agui.ToolMessage)]
+    return {ids[message.tool_call_id]: message for message in results if message.tool_call_id in ids}
 
 
 def _tool(tool: agui.Tool) -> dict[str, Any]:

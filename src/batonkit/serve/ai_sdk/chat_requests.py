@@ -168,12 +168,21 @@ def question_id(run_id: str, key: str) -> str:
 def _to_part(part: UIPart) -> Part:
     if part.type == "text":
         return Text(part.text)
-    if not part.url.startswith(("data:", "http://", "https://")):
+    if part.url.startswith("data:"):
+        return _to_inline_media(part)
+    if not part.url.startswith(("http://", "https://")):
         raise ServingError(422, "invalid", "the url of a file must begin with `data:`, `http://` or `https://`")
-    if not part.url.startswith("data:"):
-        return to_media(part.media_type, url=part.url, name=part.filename)
+    return to_media(part.media_type, url=part.url, name=part.filename)
+
+
+def _to_inline_media(part: UIPart) -> Part:
+    problem = ServingError(422, "invalid", "the data URL of a file must contain base64")
+    parsed = parse_data_url(part.url)
+    if parsed is None:
+        raise problem
+    media_type, text = parsed
     try:
-        kind, data = parse_data_url(part.url) or ("", "=")
-        return to_media(part.media_type or kind, data=from_base64(data, "url"), name=part.filename)
+        data = from_base64(text, "url")
     except InvalidInputError:
-        raise ServingError(422, "invalid", "the data URL of a file must contain base64") from None
+        raise problem from None
+    return to_media(part.media_type or media_type, data=data, name=part.filename)

@@ -112,5 +112,6 @@ def last_event_id(request: Request) -> int:
     Raises:
         ServingError: 422 if it is not a number.
     """
-    text = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-    return parse_int(text, "Last-Event-ID", minimum=0, maximum=10**15)
+    header = request.headers.get("last-event-id")
+    text = header or request.query_params.get("after", "0")
+    return parse_int(text, "Last-Event-ID" if header else "after", minimum=0, maximum=10**15)

@@ -111,9 +111,9 @@ class RunEndpoints(ApiEndpoints):
 
     async def _list_runs(self, principal: Principal, request: Request) -> Response:
         search = parse_search(request.query_params, principal, show_errors=self.show_errors)
-        records, cursor = await search.find(self.store)
-        runs = [schemas.to_run_view(record, principal, summary) for record, summary in records]
-        return json_response(schemas.RunPage(runs=tuple(runs), next=cursor))
+        page = await search.find(self.store)
+        runs = [schemas.to_run_view(run.record, principal, run.summary) for run in page.runs]
+        return json_response(schemas.RunPage(runs=tuple(runs), next=page.next_cursor))
 
     async def _get_run(self, principal: Principal, request: Request) -> Response:
         return await self.run_response(principal, path_id(request, "run"))

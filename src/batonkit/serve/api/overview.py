@@ -60,8 +60,8 @@ class OverviewEndpoints(ApiEndpoints):
         }
 
     async def _stream_changes(self, principal: Principal, request: Request) -> Response:
-        text = request.headers.get("last-event-id") or request.query_params.get("after")
-        after = parse_time(text, "Last-Event-ID")
+        header = request.headers.get("last-event-id")
+        after = parse_time(header or request.query_params.get("after"), "Last-Event-ID" if header else "after")
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
         changes = iter_batches(watch_runs(self.store, principal.owner_filter, after), self.heartbeat)

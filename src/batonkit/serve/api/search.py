@@ -24,6 +24,21 @@ NO_SUMMARY = RunSummary()
 """The summary of a run that was stored without one."""
 
 
+class FoundRun(Struct, frozen=True):
+    """A run that a search has found."""
+
+    record: RunRecord
+    summary: RunSummary
+
+
+class FoundPage(Struct, frozen=True):
+    """A page of runs that a search has found."""
+
+    runs: Sequence[FoundRun]
+    next_cursor: str = ""
+    """The cursor of the next page; "" at the end."""
+
+
 class RunSearch(Struct, frozen=True):
     """A search for runs."""
 
@@ -36,26 +51,27 @@ class RunSearch(Struct, frozen=True):
     min_cost: float = 0.0
     show_errors: bool = False
 
-    async def find(self, store: FullStore) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
-        """Return a page of runs with their summaries, and the cursor of the next page. Reads no log."""
+    async def find(self, store: FullStore) -> FoundPage:
+        """Return a page of runs with their summaries. Reads no log."""
         if not self.words and not self.agent and not self.forked_from and not self.min_cost:
             page = await store.list(**self._page(self.limit, self.cursor))
-            return await self._with_summaries(store, page.records), page.next_cursor
+            return FoundPage(await self._with_summaries(store, page.records), page.next_cursor)
         return await self._search(store)
 
-    async def _search(self, store: FullStore) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
-        skip, cursor = (int(found[1]), found[2]) if (found := _SKIP.fullmatch(self.cursor)) else (0, self.cursor)
-        matches: list[tuple[RunRecord, RunSummary]] = []
+    async def _search(self, store: FullStore) -> FoundPage:
+        skip, cursor = 0, self.cursor
+        if (partial_page := _SKIP.fullmatch(self.cursor)) is not None:
+            skip, cursor = int(partial_page[1]), partial_page[2]
+        matches: list[FoundRun] = []
         searched = 0
         while searched < MAX_SEARCHED:
             page = await store.list(**self._page(_PAGE, cursor))
-            found = await self._with_summaries(store, page.records[skip:])
-            for position, (record, summary) in enumerate(found, skip + 1):
-                if self._matches(record, summary):
-                    matches.append((record, summary))
+            for position, run in enumerate(await self._with_summaries(store, page.records[skip:]), skip + 1):
+                if self._matches(run.record, run.summary):
+                    matches.append(run)
                     if len(matches) == self.limit:
                         is_last = position == len(page.records) and not page.next_cursor
-                        return matches, "" if is_last else f"q{position}:{cursor}"
+                        return FoundPage(matches, "" if is_last else f"q{position}:{cursor}")
             searched += len(page.records)
             skip = 0
             cursor = page.next_cursor
@@ -63,7 +79,7 @@ class RunSearch(Struct, frozen=True):
                 break
             # Some stores answer without waiting, and the leases of live runs must be renewed meanwhile.
             await asyncio.sleep(0)
-        return matches, ""
+        return FoundPage(matches)
 
     def _page(self, limit: int, cursor: str) -> RunFilters:
         filters = self.filters.copy()
@@ -82,13 +98,12 @@ class RunSearch(Struct, frozen=True):
         text = " ".join([summary.text, record.run_id, record.thread, summary.error, *agents]).lower()
         return all(word in text for word in self.words)
 
-    async def _with_summaries(
-        self, store: FullStore, records: Sequence[RunRecord]
-    ) -> list[tuple[RunRecord, RunSummary]]:
-        found = await read_summaries(store, [record.run_id for record in records])
-        summaries = [found.get(record.run_id, NO_SUMMARY) for record in records]
-        shown = [schemas.public_summary(summary, show_errors=self.show_errors) for summary in summaries]
-        return [*zip(records, shown, strict=True)]
+    async def _with_summaries(self, store: FullStore, records: Sequence[RunRecord]) -> list[FoundRun]:
+        summaries = await read_summaries(store, [record.run_id for record in records])
+        return [FoundRun(record, self._public(summaries.get(record.run_id, NO_SUMMARY))) for record in records]
+
+    def _public(self, summary: RunSummary) -> RunSummary:
+        return schemas.public_summary(summary, show_errors=self.show_errors)
 
 
 def parse_search(query: QueryParams, principal: Principal, *, show_errors: bool) -> RunSearch:

@@ -234,12 +234,9 @@ class TraceContextMiddleware:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        found: dict[str, str] = {}
-        if scope["type"] == "http":
-            found = {
-                name.decode("ascii"): value.decode("latin-1") for name, value in scope["headers"] if name in _TRACE
-            }
-        with remote_parent(found):
+        headers = scope["headers"] if scope["type"] == "http" else ()
+        trace = {name.decode("ascii"): value.decode("latin-1") for name, value in headers if name in _TRACE}
+        with remote_parent(trace):
             await self._app(scope, receive, send)
 
 

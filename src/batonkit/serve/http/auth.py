@@ -74,14 +74,19 @@ class TokenRegistry:
         SetupError: A token or a principal name is empty.
     """
 
-    def __init__(self, token: TokenLike) -> None:
-        self._is_single = isinstance(token, str)
-        self._verifier = token if callable(token) else None
-        known = {token: ""} if isinstance(token, str) else token
-        self._names: dict[str, str] = {} if callable(known) else dict(known)
-        if not self._is_single and not all(self._names.values()):
+    def __init__(self, tokens: TokenLike) -> None:
+        self._verifier: TokenVerifier | None = None
+        self._principals: dict[str, Principal] = {}
+        if callable(tokens):
+            self._verifier = tokens
+            return
+        if isinstance(tokens, str):
+            self._principals = {tokens: Principal(sees_all=True)}
+        elif all(tokens.values()):
+            self._principals = {token: Principal(name) for token, name in tokens.items()}
+        else:
             raise SetupError("a token has an empty principal name; pass {token: name}")
-        if self._verifier is None and (not self._names or not all(self._names)):
+        if not self._principals or not all(self._principals):
             raise SetupError("a token is empty; pass a non-empty token or omit auth")
 
     async def find(self, token: str) -> Principal | None:
@@ -92,8 +97,8 @@ class TokenRegistry:
                 name = await name
             return Principal(name) if name else None
         # Compare with every known token, so that the response time reveals nothing.
-        names = [name for known, name in self._names.items() if _is_equal(known, token)]
-        return Principal(names[0], sees_all=self._is_single) if names else None
+        matches = [principal for known, principal in self._principals.items() if _is_equal(known, token)]
+        return matches[0] if matches else None
 
 
 class Auth(ABC):

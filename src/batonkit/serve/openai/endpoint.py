@@ -7,11 +7,13 @@ from time import time
 from typing import TypeAlias
 from uuid import uuid4
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from ...errors import quote_names
+from ...log import Event, RunStarted
 from ...messages import Message
 from ...runs.opening import run_started_event
 from ...stores import RunRecord
@@ -35,6 +37,16 @@ from .turns import Turn, split_response_id
 
 _RESPONSE_ID = re.compile(rf"{PREFIX}[0-9a-f]{{32}}(\.\d{{1,9}})?")
 _Endpoint: TypeAlias = Callable[[Principal, Request], Awaitable[Response]]
+
+
+class _StoredResponse(Struct, frozen=True):
+    """A response that a client may see, with the log of its run."""
+
+    model: ServedModel
+    turn: Turn
+    record: RunRecord
+    started: RunStarted
+    log: Sequence[Event]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -95,26 +107,28 @@ class OpenAIEndpoints:
         # A response can be continued, so it always has a thread.
         thread = await self._thread(principal, request, body, messages) or model.to_thread(principal, run_id)
         turn = await model.start(principal, body, messages, thread=thread, run_id=run_id)
-        writer = await self._writer(principal, model, turn)
+        log = await model.events(turn)
+        writer = self._writer(principal, model, turn, run_started_event(log))
         if body.background and not body.stream:
-            return JSONResponse((await model.collect(turn, writer))[0])
+            return JSONResponse(model.collect(turn, writer, log).body)
         return await model.respond(request, turn, writer, stream=bool(body.stream))
 
     async def _get_response(self, principal: Principal, request: Request) -> Response:
-        model, turn, _ = await self._find_response(principal, request.path_params["id"])
-        return JSONResponse((await model.collect(turn, await self._writer(principal, model, turn)))[0])
+        stored = await self._find_response(principal, request.path_params["id"])
+        writer = self._writer(principal, stored.model, stored.turn, stored.started)
+        return JSONResponse(stored.model.collect(stored.turn, writer, stored.log).body)
 
     async def _cancel_response(self, principal: Principal, request: Request) -> Response:
-        model, turn, _ = await self._find_response(principal, request.path_params["id"])
-        await model.background.cancel(turn.run_id)
+        stored = await self._find_response(principal, request.path_params["id"])
+        await stored.model.background.cancel(stored.record.run_id)
         return await self._get_response(principal, request)
 
     async def _delete_response(self, principal: Principal, request: Request) -> Response:
-        model, turn, record = await self._find_response(principal, request.path_params["id"])
-        if record.status == "running":
+        stored = await self._find_response(principal, request.path_params["id"])
+        if stored.record.status == "running":
             raise ServingError(409, "run_busy", "the response is in progress; cancel it first")
-        await model.store.delete(turn.run_id)
-        return JSONResponse({"id": turn.response_id, "object": "response", "deleted": True})
+        await stored.model.store.delete(stored.record.run_id)
+        return JSONResponse({"id": stored.turn.response_id, "object": "response", "deleted": True})
 
     def _model(self, name: str) -> ServedModel:
         if name not in self.models:
@@ -128,31 +142,33 @@ class OpenAIEndpoints:
         """Return the thread in the store that a request of Responses continues; "" for a new one."""
         model = self._model(body.model)
         if body.previous_response_id is not None:
-            owner, turn, record = await self._find_response(principal, body.previous_response_id)
-            page = await owner.store.list(thread=record.thread, limit=1)
-            if owner is not model or page.records[0].run_id != turn.run_id:
+            previous = await self._find_response(principal, body.previous_response_id)
+            thread = previous.record.thread
+            page = await previous.model.store.list(thread=thread, limit=1)
+            if previous.model is not model or page.records[0].run_id != previous.record.run_id:
                 problem = "`previous_response_id` must be the last response of a conversation with this model"
                 raise InvalidRequestError("previous_response_id", problem)
-            return record.thread
+            return thread
         if body.conversation is not None:
-            given = body.conversation if isinstance(body.conversation, str) else body.conversation.id
-            return model.to_thread(principal, check_thread(given, "conversation"))
+            id = body.conversation if isinstance(body.conversation, str) else body.conversation.id
+            return model.to_thread(principal, check_thread(id, "conversation"))
         name = find_thread(body, request.headers, self.thread_from, messages)
         return model.to_thread(principal, name) if name else ""
 
-    async def _find_response(self, principal: Principal, id: str) -> tuple[ServedModel, Turn, RunRecord]:
+    async def _find_response(self, principal: Principal, id: str) -> _StoredResponse:
         run_id, seen = split_response_id(id)
         store_id = principal.to_store_id(run_id)
         for model in self.models.values() if _RESPONSE_ID.fullmatch(id) else ():
             record = await model.store.record(store_id)
             if record is None or not principal.sees(record.owner):
                 continue
+            turn = model.turn(principal, store_id, seen, has_thread=True)
+            log = await model.events(turn)
+            started = run_started_event(log)
             # Several models may share a store.
-            log = await model.background.runner.runs.events(store_id)
-            if run_started_event(log).root_agent in model.background.runner.team.members:
-                return model, model.turn(principal, store_id, seen, has_thread=True), record
+            if started.root_agent in model.background.runner.team.members:
+                return _StoredResponse(model, turn, record, started, log)
         raise ServingError(404, "not_found", f"there is no response `{id}`")
 
-    async def _writer(self, principal: Principal, model: ServedModel, turn: Turn) -> ResponseWriter:
-        started = run_started_event(await model.background.runner.runs.events(turn.run_id))
+    def _writer(self, principal: Principal, model: ServedModel, turn: Turn, started: RunStarted) -> ResponseWriter:
         return ResponseWriter(response_head(turn, model.name, started, principal), show_agents=self.show_agents)

@@ -1,7 +1,7 @@
 """Requests of Chat Completions and Responses: their messages, tools and thread."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +32,14 @@ class StreamOptions(Struct):
     """Options of a streamed completion."""
 
     include_usage: bool | None = False
+
+
+class ClientFunction(Struct):
+    """A function that the client executes."""
+
+    name: str
+    description: str | None = None
+    parameters: Any = None
 
 
 class ModelBody(Struct):
@@ -92,14 +100,14 @@ def parse_responses(content: bytes) -> ResponsesBody:
     return body
 
 
-def read_messages(given: RunInput, param: str) -> Sequence[Message]:
+def read_messages(input: RunInput, param: str) -> Sequence[Message]:
     """Return the messages of a request, without instructions: agents have their own.
 
     Raises:
         InvalidRequestError: A message is not one of OpenAI's, or there is none.
     """
     try:
-        messages = [each for each in to_messages(given, what=param) if not isinstance(each, SystemMessage)]
+        messages = [each for each in to_messages(input, what=param) if not isinstance(each, SystemMessage)]
     except SetupError as error:
         raise InvalidRequestError(param, str(error)) from None
     if not messages or not isinstance(messages[-1], UserMessage | ToolMessage):
@@ -119,7 +127,7 @@ def read_tools(body: ModelBody, runner: Runner[Any, Any]) -> list[dict[str, Any]
     """Return the tools of the client as they are stored in a run's values.
 
     Raises:
-        InvalidRequestError: A tool is not a function, or no agent of the team takes tools of the client.
+        InvalidRequestError: A tool is not a valid function, or no agent of the team takes tools of the client.
     """
     if not body.tools or body.tool_choice == "none":
         return []
@@ -130,13 +138,14 @@ def read_tools(body: ModelBody, runner: Runner[Any, Any]) -> list[dict[str, Any]
         raise InvalidRequestError("tools", message, code="unsupported_value")
     tools: list[dict[str, Any]] = []
     for position, tool in enumerate(body.tools):
-        # Chat Completions has the fields under `function`.
-        function: Any = tool.get("function", tool)
-        if tool.get("type") != "function" or not isinstance(function, dict):
+        if tool.get("type") != "function":
             raise InvalidRequestError(f"tools[{position}]", "a tool of the client must have the type `function`")
-        fields = cast("dict[str, Any]", function)
         try:
-            tools.append(frontend_tool(str(fields.get("name")), fields.get("description"), fields.get("parameters")))
+            # Chat Completions has the fields under `function`.
+            function = msgspec.convert(tool.get("function", tool), ClientFunction)
+            tools.append(frontend_tool(function.name, function.description, function.parameters))
+        except msgspec.ValidationError as error:
+            raise InvalidRequestError(f"tools[{position}]", f"the function is not valid: {error}") from None
         except SetupError as error:
             raise InvalidRequestError(f"tools[{position}].name", str(error)) from None
     return tools

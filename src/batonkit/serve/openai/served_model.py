@@ -8,10 +8,12 @@ from functools import partial
 from time import time
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ...errors import AnswerError, ShuttingDownError
+from ...log import Event
 from ...log.events import Interrupt, to_interrupt
 from ...log.log import Log
 from ...messages import Message, ToolMessage, UserMessage, text_of
@@ -32,6 +34,13 @@ from .turns import Turn, TurnEnd, TurnReader, events_of, failed_outcome, outcome
 TurnWriter: TypeAlias = CompletionWriter | ResponseWriter
 """Writes a turn in one of OpenAI's formats, as a stream and as one object."""
 _NOT_READ = "Your message was not read, because the conversation waits for a decision."
+
+
+class CollectedTurn(Struct, frozen=True):
+    """A turn as one object, and how it ended."""
+
+    body: dict[str, Any]
+    outcome: TurnEnd
 
 
 @dataclass(eq=False, kw_only=True)
@@ -158,9 +167,10 @@ class ServedModel(Endpoints):
         """Return the response for a turn; a client that disconnects abandons the run."""
         if not stream:
             await self._wait(request, turn)
-            body, outcome = await self.collect(turn, writer)
-            return JSONResponse(body) if outcome.error is None else error_response(outcome.error)
-        reader = TurnReader(turn, (await self.background.runner.runs.events(turn.run_id))[: turn.seen])
+            collected = self.collect(turn, writer, await self.events(turn))
+            error = collected.outcome.error
+            return JSONResponse(collected.body) if error is None else error_response(error)
+        reader = TurnReader(turn, (await self.events(turn))[: turn.seen])
         shutdown = failed_outcome(ShuttingDownError(turn.run_id))
         return SSEResponse(
             self._frames(turn, reader, writer),
@@ -168,15 +178,19 @@ class ServedModel(Endpoints):
             on_shutdown=lambda: writer.finish(shutdown),
         )
 
-    async def collect(self, turn: Turn, writer: TurnWriter) -> tuple[dict[str, Any], TurnEnd]:
-        """Return a turn as one object, as far as the run has got, and how it ended."""
-        log = events_of(turn, await self.background.runner.runs.events(turn.run_id))
+    async def events(self, turn: Turn) -> Sequence[Event]:
+        """Read the log of a turn's run."""
+        return await self.background.runner.runs.events(turn.run_id)
+
+    def collect(self, turn: Turn, writer: TurnWriter, log: Sequence[Event]) -> CollectedTurn:
+        """Write a turn as one object, as far as the log of its run has got."""
+        log = events_of(turn, log)
         reader = TurnReader(turn, log[: turn.seen])
         for event in log[turn.seen :]:
             _write(writer, reader.read(event))
         _write(writer, reader.finish(log))
         outcome = outcome_of(turn, log, show_errors=self.show_errors)
-        return writer.body(outcome), outcome
+        return CollectedTurn(writer.body(outcome), outcome)
 
     async def _frames(self, turn: Turn, reader: TurnReader, writer: TurnWriter) -> AsyncGenerator[bytes]:
         yield b"".join(writer.start())
@@ -186,7 +200,7 @@ class ServedModel(Endpoints):
                 async with aclosing(iter_frames(batches, lambda item: _write(writer, reader.read(item[1])))) as frames:
                     async for frame in frames:
                         yield frame
-            log = events_of(turn, await self.background.runner.runs.events(turn.run_id))
+            log = events_of(turn, await self.events(turn))
             yield b"".join(_write(writer, reader.finish(log)))
             outcome = outcome_of(turn, log, show_errors=self.show_errors)
         except Exception as error:  # noqa: BLE001 - the response has started: report the error in the stream
@@ -194,27 +208,21 @@ class ServedModel(Endpoints):
         yield b"".join(writer.finish(outcome))
 
     async def _wait(self, request: Request, turn: Turn) -> None:
-        """Wait until the run stops."""
+        """Wait until the run stops; a client that disconnects abandons it."""
         if turn.is_stopped:
             return
 
-        async def follow() -> None:
-            async for _ in self.background.subscribe(turn.run_id, after=turn.seen):
-                pass
-
-        async def disconnect() -> None:
+        async def abandon_on_disconnect() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
+            self.abandon(turn.run_id)
 
-        following = asyncio.create_task(follow())
-        disconnecting = asyncio.create_task(disconnect())
+        listening = asyncio.create_task(abandon_on_disconnect())
         try:
-            await asyncio.wait([following, disconnecting], return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                self.abandon(turn.run_id)
-            await following
+            async for _ in self.background.subscribe(turn.run_id, after=turn.seen):
+                pass
         finally:
-            disconnecting.cancel()
+            listening.cancel()
 
 
 def _write(writer: TurnWriter, updates: Iterable[PartUpdate]) -> list[bytes]:

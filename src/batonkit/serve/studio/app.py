@@ -1,8 +1,9 @@
 """The ASGI app of Studio: the page, its files, sign-in, and the HTTP API with the endpoints for developers."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,7 @@ from ..._checks import check_arguments, require_extra
 from ...runs import BackgroundRunner, ContextFactory
 from ...version import __version__
 from ..http.application import SHUTDOWN, AppTarget, Shutdown, to_background_runner
-from ..http.auth import AuthLike, Principal, authenticate, to_auth_list
+from ..http.auth import Auth, AuthLike, Principal, authenticate, to_auth_list
 from .page_files import ASSETS, read_asset
 from .session import StudioSession
 
@@ -109,43 +110,41 @@ def studio_app(
     """
     require_extra("studio_app(…)", "serving", "starlette")
     background = to_background_runner(target, "studio_app", context_factory)
-    session = StudioSession()
-    schemes = [session, *to_auth_list(auth)]
-    studio = _Studio(background, session, to_auth_list(auth), schemes, can_write, max_body)
-    return StudioApp(studio.starlette(), session)
+    studio = _Studio(
+        background=background,
+        session=StudioSession(),
+        auth=to_auth_list(auth),
+        can_write=can_write,
+        max_body=max_body,
+    )
+    return StudioApp(studio.starlette(), studio.session)
 
 
+@dataclass(eq=False, kw_only=True)
 class _Studio:
     """The routes of Studio."""
 
-    def __init__(
-        self,
-        background: BackgroundRunner,
-        session: StudioSession,
-        given: Any,
-        schemes: Any,
-        can_write: bool,
-        max_body: int,
-    ) -> None:
-        self._background = background
-        self._session = session
-        self._given = given
-        self._schemes = schemes
-        self._can_write = can_write
-        self._max_body = max_body
+    background: BackgroundRunner
+    session: StudioSession
+    auth: Sequence[Auth]
+    """The accepted credentials besides the session."""
+    can_write: bool
+    max_body: int
+
+    @property
+    def _schemes(self) -> Sequence[Auth]:
+        return (self.session, *self.auth)
 
     def starlette(self) -> "Starlette":
         from starlette.applications import Starlette
 
-        background = self._background
-
         @asynccontextmanager
         async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
-            background._reopen()
+            self.background._reopen()
             try:
-                yield {SHUTDOWN: Shutdown(background)}
+                yield {SHUTDOWN: Shutdown(self.background)}
             finally:
-                await background.drain()
+                await self.background.drain()
 
         return Starlette(routes=self._routes(), lifespan=lifespan)
 
@@ -155,9 +154,9 @@ class _Studio:
         from ..api import api_app
 
         api = api_app(
-            self._background,
+            self.background,
             auth=self._schemes,
-            max_body=self._max_body,
+            max_body=self.max_body,
             show_errors=True,
             inspection=True,
         )
@@ -166,7 +165,7 @@ class _Studio:
             Route("/config.json", self._config, methods=["GET"]),
             Route("/export/{id}.html", self._export, methods=["GET"]),
             *[Route(f"/{name}", self._asset, methods=["GET"]) for name in ASSETS],
-            Mount("/api", api if self._can_write else _ReadOnly(api)),
+            Mount("/api", api if self.can_write else _ReadOnly(api)),
         ]
 
     async def _page(self, request: "Request") -> "Response":
@@ -174,10 +173,10 @@ class _Studio:
 
         token = request.query_params.get("token", "")
         if token:
-            if not self._session.exchange(token) and not await self._accepts(token):
+            if not self.session.exchange(token) and not await self._accepts(token):
                 return PlainTextResponse(_SIGN_IN, 403)
             root = str(request.scope.get("root_path", ""))
-            headers = {"Set-Cookie": self._session.cookie(request), "Cache-Control": "no-store"}
+            headers = {"Set-Cookie": self.session.cookie(request), "Cache-Control": "no-store"}
             return RedirectResponse(f"{root}/", 303, headers=headers)
         if not await self._is_admitted(request):
             return PlainTextResponse(_SIGN_IN, 401)
@@ -194,8 +193,8 @@ class _Studio:
 
         if not await self._is_admitted(request):
             return PlainTextResponse(_SIGN_IN, 401)
-        root = self._background.runner.team.root if self._can_write else ""
-        config = StudioConfig(__version__, self._can_write, root)
+        root = self.background.runner.team.root if self.can_write else ""
+        config = StudioConfig(__version__, self.can_write, root)
         return Response(msgspec.json.encode(config), media_type="application/json")
 
     async def _export(self, request: "Request") -> "Response":
@@ -210,11 +209,11 @@ class _Studio:
         if not await self._is_admitted(request):
             return PlainTextResponse(_SIGN_IN, 401)
         guard = RequestGuard(self._schemes)
-        endpoints = InspectionEndpoints(self._background, guard, 15.0, True)
+        endpoints = InspectionEndpoints(self.background, guard, 15.0, True)
         principal = Principal(sees_all=True)
         try:
             record = await endpoints.require_run(principal, request.path_params["id"])
-            events = await self._background.runner.runs.events(record.run_id)
+            events = await self.background.runner.runs.events(record.run_id)
             exported = await endpoints.export(principal, record, events)
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
             return error_response(request, error)
@@ -233,7 +232,7 @@ class _Studio:
             return False
         headers = [(b"authorization", f"Bearer {token}".encode())]
         request = Request({"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers})
-        principal = await authenticate(request, self._given)
+        principal = await authenticate(request, self.auth)
         return principal is not None and principal.sees_all
 
 

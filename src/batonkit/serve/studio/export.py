@@ -1,7 +1,7 @@
 """One run as one HTML file that shows it without a server."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from typing import Any, cast
 
@@ -12,6 +12,12 @@ from ..api.inspection_schemas import ExportedRun
 from .page_files import read_asset
 
 _FONTS = ("inter.woff2", "mono.woff2")
+_KEPT = frozenset(
+    ("key", "id", "run_id", "call_id", "origin", "type", "sender_key", "previous", "digest", "interrupt_id")
+)
+"""Fields that refer to events and runs."""
+_USER_DATA = frozenset(("values", "written", "payload", "answer", "result", "output", "value", "data"))
+"""Fields of any content, in which no name has this meaning."""
 
 
 def export_page(exported: ExportedRun, *, redact: bool = False) -> bytes:
@@ -49,19 +55,16 @@ def _redactor() -> Callable[[str], str]:
     return Redactor(find_patterns(None, built_in=PII_PATTERNS), "[{name}]").redact_text
 
 
-def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    """Return JSON data with redacted texts; keys and ids of events are kept."""
+def _redacted(value: Any, redact: Callable[[str], str], kept: Collection[str] = _KEPT) -> Any:
+    """Return JSON data with redacted texts, except in the kept fields."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
-        return [_redacted(each, redact) for each in cast("list[Any]", value)]
+        return [_redacted(each, redact, kept) for each in cast("list[Any]", value)]
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        return {name: each if name in _KEPT else _redacted(each, redact) for name, each in given.items()}
+        fields = cast("dict[str, Any]", value)
+        return {
+            name: each if name in kept else _redacted(each, redact, () if name in _USER_DATA else kept)
+            for name, each in fields.items()
+        }
     return value
-
-
-_KEPT = frozenset(
-    ("key", "id", "run_id", "call_id", "origin", "type", "sender_key", "previous", "digest", "interrupt_id")
-)
-"""Fields that refer to events and runs."""
