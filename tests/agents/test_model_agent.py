@@ -228,7 +228,7 @@ async def test_invalid_output_is_returned_to_the_model_with_the_problems() -> No
 
 
 async def test_output_that_is_nested_too_deeply_is_returned_to_the_model() -> None:
-    model = ScriptedModel(["[" * 200_000 + "]" * 200_000, REPORT])
+    model = ScriptedModel(["[" * 1_000_000 + "]" * 1_000_000, REPORT])
     result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
     assert result.output == Report(city="Rome", degrees=25)
     assert "not JSON" in text_of(model.requests[1].messages[-1].content)

@@ -35,7 +35,7 @@ async def pay(euro: int) -> str:
     return f"paid {euro}"
 
 
-NESTED = "[" * 200_000 + "]" * 200_000
+NESTED = "[" * 1_000_000 + "]" * 1_000_000
 """JSON that is nested too deeply to be decoded, also for Python 3.14, which has no limit but the size of the stack."""
 
 

@@ -206,7 +206,7 @@ async def test_a_cancelled_task_returns_control_without_a_result() -> None:
 
 @pytest.mark.parametrize(("tool", "form"), [("finish_task", '{"result": …}'), ("cancel_task", '{"reason": "…"}')])
 async def test_arguments_that_are_nested_too_deeply_do_not_end_the_task(tool: str, form: str) -> None:
-    arguments = f'{{"result": "x", "more": {"[" * 200_000 + "]" * 200_000}}}'
+    arguments = f'{{"result": "x", "more": {"[" * 1_000_000 + "]" * 1_000_000}}}'
     nested = AssistantMessage(tool_calls=(ToolCall("x", tool, arguments),))
     model = ScriptedModel({"Desk": [call("transfer_to_b"), "sorry"], "B": [nested, call("cancel_task")]})
     result = await Runner(make_desk(Agent("B")), model=model).run("hi")
