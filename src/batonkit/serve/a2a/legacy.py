@@ -182,7 +182,8 @@ def message_params(body: bytes) -> Any:
 
 
 def task_params(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters in the query of a REST request for a task, under either of their names."""
+    """Return the parameters in the query of a REST request for a task."""
+    # The specification has the first name; the schema, and with it the conformance kit, the second.
     length = query.get("historyLength") or query.get("history_length")
     return {"historyLength": length} if length else {}
 

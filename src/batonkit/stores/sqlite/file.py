@@ -44,7 +44,7 @@ class StoreLockedError(StoreError):
 
 
 class SQLiteConnection:
-    """A connection to a file that runs one transaction at a time. Dropping it without `close` closes the file too."""
+    """A connection to a file that runs one transaction at a time."""
 
     def __init__(self, path: Path, *, name: str, synchronous: Literal["NORMAL", "FULL"], timeout: float = 0.0) -> None:
         self._path = os.fspath(path)
@@ -52,6 +52,7 @@ class SQLiteConnection:
         self._synchronous = synchronous
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
+        # Closes the file also if the store is dropped without `close`, as in a notebook.
         self._finalizer: finalize[[int, sqlite3.Connection], SQLiteConnection] | None = None
         self._identity = (0, 0, 0)
         self._lock = Lock()
