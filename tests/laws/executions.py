@@ -136,7 +136,7 @@ def run_in_loop(work: Coroutine[Any, Any, T]) -> T:
         loop.set_exception_handler(lambda _, context: unhandled.append(context))
         loop.set_task_factory(started := TaskTracker())
         result = await work
-        left = started.tasks & asyncio.all_tasks()
+        left = [*started.tasks & asyncio.all_tasks()]
         assert not left, f"still running: {left}"
         return result
 
