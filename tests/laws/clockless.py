@@ -78,8 +78,7 @@ def without_a_clock(work: Coroutine[Any, Any, T]) -> T:
         loop.set_exception_handler(lambda _, context: unhandled.append(context))
         loop.set_task_factory(started := TaskTracker())
         result = await work
-        unfinished = started.tasks & asyncio.all_tasks()
-        assert not unfinished, f"still running: {unfinished}"
+        assert not (unfinished := started.unfinished()), f"still running: {unfinished}"
         return result
 
     with asyncio.Runner(loop_factory=ClocklessLoop) as runner:
