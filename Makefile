@@ -111,7 +111,7 @@ bench: $(READY)  ## ratios to a bare loop; `make bench ARGS='--peers --postgres 
 shape: $(READY)  ## sizes, layers, import loops
 	$(BIN)/python tests/architecture/shape.py
 
-soak: $(READY)  ## the property tests with random examples, and processes that are killed, for about an hour; prints what was tried
+soak: $(READY)  ## the property tests with random examples, and processes that are killed, for about 40 minutes; prints what was tried
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rP --randomly-seed=$(SEED) tests/integration/soak tests/laws \
 		tests/log/test_fold.py tests/integration/serve/a2a/test_replicas.py tests/serve/api/test_openapi.py -p no:cacheprovider $(ARGS)
 
