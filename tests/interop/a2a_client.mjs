@@ -38,7 +38,7 @@ async function talk(client, name) {
   const waiting = await client.sendMessage(said("ask"));
   const stopped = await client.cancelTask({ id: waiting.id, tenant: "", metadata: undefined });
   assert.equal(stopped.status.state, TaskState.TASK_STATE_CANCELED);
-  await assert.rejects(client.getTask({ id: "nobody", tenant: "" }), /no task/i);
+  await assert.rejects(client.getTask({ id: "nobody", tenant: "" }), /not found/i);
   console.log(`${name}: the official client is content`);
 }
 
