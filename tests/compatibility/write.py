@@ -1,4 +1,4 @@
-"""Write the fixtures of this version: `PYTHONPATH=. python -m tests.compatibility.write`.
+"""Write the fixtures of this version: `python -m tests.compatibility.write`.
 
 Until a version is released, write them again after a change of format, and look at the difference. After its release
 the folder of a version never changes; a new version gets a new folder, and the tests read all of them.

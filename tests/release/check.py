@@ -91,6 +91,7 @@ class Installation:
     """A new environment of one Python with a release in it, and an empty folder to use it from."""
 
     def __init__(self, python: str, requirement: str, folder: Path) -> None:
+        folder.mkdir()
         _run(python, "-m", "venv", str(folder / "environment"))
         self.scripts = folder / "environment" / ("Scripts" if os.name == "nt" else "bin")
         self.python = str(self.scripts / "python")
@@ -135,23 +136,17 @@ async def check_readme(installed: Installation) -> None:
 
 def check_with(python: str, wheel: Path, sdist: Path, folder: Path) -> None:
     """Install a wheel and an sdist with one Python, and use what they install."""
-    plain = Installation(python, str(wheel), _new(folder, "wheel"))
+    plain = Installation(python, str(wheel), folder / "wheel")
     check_commands(plain)
     check_projects(plain)
-    check_commands(Installation(python, str(sdist), _new(folder, "sdist")))
+    check_commands(Installation(python, str(sdist), folder / "sdist"))
     extras, *_ = extras_in(_readme())
     with_extras = f"{wheel}[{','.join(sorted(extras))}]"
-    asyncio.run(check_readme(Installation(python, with_extras, _new(folder, "readme"))))
+    asyncio.run(check_readme(Installation(python, with_extras, folder / "readme")))
 
 
 def _readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def _new(folder: Path, name: str) -> Path:
-    created = folder / name
-    created.mkdir()
-    return created
 
 
 def check_project(python: str, folder: Path) -> None:

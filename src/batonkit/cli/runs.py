@@ -72,7 +72,7 @@ runs_command.add_command(erase)
 def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: bool, as_json: bool) -> None:
     """List runs, the newest first."""
 
-    runs = with_store(store, lambda opened: _read_runs(opened, status, thread, limit + 1, with_usage=cost))
+    runs = with_store(store, lambda opened: _read_runs(opened, status, thread, limit, with_usage=cost))
     shown = runs[:limit]
     if as_json:
         for run in shown:
@@ -117,15 +117,15 @@ class _ListedRun(Struct, frozen=True):
 async def _read_runs(
     store: FullStore, status: Sequence[Any], thread: str | None, limit: int, *, with_usage: bool
 ) -> list[_ListedRun]:
-    records = (await store.list(status=status or None, thread=thread, limit=limit)).records
-    run_ids = [record.run_id for record in records]
+    """Read the runs to show and, if there are more, one that is not shown."""
+    records = (await store.list(status=status or None, thread=thread, limit=limit + 1)).records
     unattended = [each.run_id for each in records if each.status == "running" and not is_driven(each)]
     failed = [each.run_id for each in records if each.status == "failed"]
     notes = {
         **(await store.read_notes(unattended, UNDRIVABLE_NOTE) if unattended else {}),
         **(await store.read_notes(failed, PARKED_NOTE) if failed else {}),
     }
-    usages = await _read_usage(store, run_ids) if with_usage else {}
+    usages = await _read_usage(store, [each.run_id for each in records[:limit]]) if with_usage else {}
     return [
         _ListedRun(record, notes.get(record.run_id, b"").decode(errors="replace"), usages.get(record.run_id))
         for record in records
