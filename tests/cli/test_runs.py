@@ -255,7 +255,8 @@ def test_resume_waits_until_no_worker_drives_the_run(
 def test_fork_creates_a_new_run(suspended: str, baton: Invoke) -> None:
     answers = ("--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=green")
     baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", *answers)
-    forked = baton("runs", "fork", "--store", "runs.db", suspended, "--edit", "1/m1.1/ask1!=blue", "--run-id", "second")
+    edits = ("--edit", "1/m1.0/ask1!=true", "--edit", "1/m1.1/ask1!=blue")
+    forked = baton("runs", "fork", "--store", "runs.db", suspended, *edits, "--run-id", "second")
     assert forked.stdout == "second\n"
     result = baton("runs", "resume", "--store", "runs.db", "second", "desk:runner", "--quiet")
     assert result.stdout == "Done: blue\n"

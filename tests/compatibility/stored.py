@@ -121,7 +121,10 @@ async def check_runs_are_forked(store: str, folder: Path) -> None:
     world = World()
     async with make_runner(store, world) as runner:
         await runner.runs.fork("refund", run_id="again")
-        assert (await runner.resume("again", True)).status == "completed"
+        asked = await runner.resume("again", True)
+        assert asked.interrupts[0].payload["forked_from"] == "refund@5"
+        assert world.effects == []
+        assert (await runner.resume("again", {"run_again": True})).status == "completed"
         assert (await runner.runs.get("refund")).status == "suspended"
     assert world.effects == ["refund 7"]
 

@@ -190,7 +190,7 @@ async def test_approvals_of_a_tool_and_a_handoff_can_be_answered_in_other_proces
             "run suspended with 1 open question",
             "run resumed",
             'A: got the answer {"approved":true,"arguments":{"euro":4}}',
-            "A: pay -> paid 4",
+            'A: pay({"euro": 4}) -> paid 4',
             'A: asked {"kind":"approval","handoff":"B","input":{"subject":"rent","urgency":1}} about transfer_to_b({"subject":"rent"})',  # noqa: E501
             "run suspended with 1 open question",
             "run resumed",

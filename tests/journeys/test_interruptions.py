@@ -51,7 +51,7 @@ async def test_an_approved_call_runs_once_before_the_transfer() -> None:
         [
             "run resumed",
             'Desk: got the answer {"approved":true,"arguments":{"euro":40}}',
-            "Desk: refund -> refunded 40 euro [refunded=45]",
+            'Desk: refund({"euro": 40}) -> refunded 40 euro [refunded=45]',
             'Desk: transfer_to_survey -> {"assistant":"Survey"}',
             "Desk → Survey",
             "Desk finished",

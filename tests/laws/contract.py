@@ -327,7 +327,7 @@ def _expected_after_approval(tool: ToolPlan, word: str, approval: dict[str, Any]
         return _expected_result(tool, word, ())
     changed = _word_in(json.dumps(edited))
     if changed is None:
-        return ExpectedResult(None, "The person who approved this call changed its arguments", is_error=True)
+        return ExpectedResult(None, f"The arguments of `{tool.name}` do not fit", is_error=True)
     return _expected_result(tool, changed, ())
 
 

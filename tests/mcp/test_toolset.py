@@ -16,7 +16,7 @@ from batonkit.messages import Audio as AudioPart
 from batonkit.messages import Data, File, Text, ToolMessage
 from batonkit.messages import Image as ImagePart
 from batonkit.testing import ScriptedModel, call
-from batonkit.tools.wrappers import tool_effect
+from batonkit.tools.once import tool_effect
 
 
 def kitchen() -> SDKServer:

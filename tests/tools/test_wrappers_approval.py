@@ -61,8 +61,14 @@ async def test_it_asks_and_does_nothing(ctx: Ctx) -> None:
     [
         (True, ToolResult("paid 120 to Ada")),
         (Approval(True), ToolResult("paid 120 to Ada")),
-        ({"approved": True, "arguments": {"amount": 5, "to": "Eve"}}, ToolResult("paid 5 to Eve")),
-        (Approval(True, arguments={"amount": 5}), ToolResult("paid 5 to Ada")),
+        (
+            {"approved": True, "arguments": {"amount": 5, "to": "Eve"}},
+            ToolResult("paid 5 to Eve", edited_arguments='{"amount": 5, "to": "Eve"}'),
+        ),
+        (
+            Approval(True, arguments={"amount": 5}),
+            ToolResult("paid 5 to Ada", edited_arguments='{"amount": 5}'),
+        ),
         (
             False,
             ToolResult(
@@ -85,7 +91,7 @@ async def test_arguments_a_person_got_wrong_are_not_blamed_on_the_model(ctx: Ctx
     edited = Approval(True, arguments={"amount": "much"})
     outcome = await pay.call(make_context(answered(ctx._run.log.events, edited)), PAY)
     assert outcome.is_error
-    assert 'The person who approved this call changed its arguments to {"amount": "much"}.' in text_of(outcome.content)
+    assert outcome.edited_arguments == '{"amount": "much"}'
     assert "`amount`: Input should be a valid integer" in text_of(outcome.content)
 
 
@@ -126,7 +132,7 @@ async def test_always_is_for_this_tool_and_the_rest_of_the_run(ctx: Ctx, make_co
     # The changes are recorded with the result.
     changes = resumed.values._take_changes()
     assert changes is not None
-    assert changes.written == {APPROVED_FOR_GOOD + '["A","pay"]': True}
+    assert changes.written == {APPROVED_FOR_GOOD + '["A","pay"]': resumed.run_id}
     later = make_context(run=resumed._run, scope="1/m2.0")
     assert await pay.call(later, PAY) == ToolResult("paid 120 to Ada")
     other = tool(pay.function, name="pay_twice", needs_approval=True)
@@ -273,7 +279,7 @@ async def test_any_tool_can_be_approved(ctx: Ctx, make_context: MakeContext) -> 
     assert asked.payload["arguments"] == {"a": 1}
     for answer, outcome in (
         (True, ToolResult('{"a": 1}')),
-        (Approval(True, arguments={"a": 2}), ToolResult('{"a": 2}')),
+        (Approval(True, arguments={"a": 2}), ToolResult('{"a": 2}', edited_arguments='{"a": 2}')),
     ):
         assert await careful.call(make_context(answered(ctx._run.log.events, answer)), '{"a": 1}') == outcome
 

@@ -28,7 +28,7 @@ from batonkit.errors import (
 )
 from batonkit.log import StepCompleted, ToolReturned
 from batonkit.log.codec import decode_log, encode_log
-from batonkit.messages import Image, ToolCall, ToolSpec
+from batonkit.messages import Image, ToolCall, ToolSpec, text_of
 from batonkit.middleware import NextToolCall, tool_middleware
 from batonkit.runs import GuardrailResult
 from batonkit.testing import ScriptedModel, call, transcript
@@ -267,9 +267,11 @@ async def test_the_model_reads_that_a_person_changed_the_arguments() -> None:
     model = ScriptedModel([call("pay", amount=50), "done"])
     runner = Runner(Agent("Clerk", tools=[guard_in_decorator(Till())], model=model))
     asked = await runner.run("go")
-    result = await runner.resume(asked.run_id, Approval(True, arguments={"amount": 500}))
-    told = 'The person who approved this call changed its arguments to {"amount": 500}. This call of `pay` was not made'
-    assert results_of(result)[0][0].startswith(told)
+    await runner.resume(asked.run_id, Approval(True, arguments={"amount": 500}))
+    told = (
+        'The person who approved this call changed its arguments to {"amount": 500}.\nThis call of `pay` was not made'
+    )
+    assert text_of(model.requests[-1].messages[-1].content).startswith(told)
 
 
 async def test_a_refused_change_can_end_the_run_and_a_resume_does_not_pass_it() -> None:

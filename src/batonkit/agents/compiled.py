@@ -206,7 +206,7 @@ def recorded_tool_table(
             continue
         key = keys.call(response.key, position)
         returned = log.find(key, ToolReturned)
-        if returned is None and not log.has(keys.inside(key, "agent")) and not log.waits_inside(key):
+        if returned is None and not log.has(keys.requested_agent(key)) and not log.waits_inside(key):
             return None
         if returned is None or not returned.is_unknown_tool:
             names.append(call.name)

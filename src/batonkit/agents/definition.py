@@ -24,8 +24,8 @@ from ..models import Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool
 from ..tools.base_tool import tool_condition, unwrap_tool
 from ..tools.function import referenced_objects
+from ..tools.once import tool_effect
 from ..tools.tool_guardrails import GuardrailFunction, GuardrailReturn, to_guardrails
-from ..tools.wrappers import tool_effect
 from .agent_context import AgentContext, HistoryFunction, HistoryPolicy, compile_history
 from .agent_tool import AgentTool
 from .base_agent import Accepts, BaseAgent, C, Out, check_agents, check_examples, check_name, to_handoffs

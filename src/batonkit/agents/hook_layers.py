@@ -26,7 +26,7 @@ async def tell_of_tool_call(
     call = invocation.call
     log = ctx._run.log
     key = invocation.key
-    is_past = log.has_past and (log.has(key) or log.has(keys.inside(key, "agent")))
+    is_past = log.has_past and (log.has(key) or log.has(keys.requested_agent(key)))
     has_begun = is_past or (log.has_past and log.has_inside_besides(key, keys.HOOK))
     await hooks.call(ctx, "tool_start", call, is_past=has_begun)
     outcome = await next(invocation)

@@ -17,8 +17,8 @@ from ..log import StepCompleted, ValueChanges, keys
 from ..messages import ToolCall, Usage
 from ..models import ModelResponse
 from ..tools import ToolResult
+from ..tools.once import tool_effect
 from ..tools.tool_guardrails import copy_changes
-from ..tools.wrappers import tool_effect
 from .invocations import ModelCall, ToolInvocation
 from .seam import Handler, Layer
 
@@ -64,6 +64,8 @@ async def surround(layer: Layer, position: int, next: Handler[AnyCall, Any], cal
     )
     returned = await layer.method(own, call.given, own.call_next)
     own.check_returned(returned)
+    if isinstance(returned, ToolResult) and isinstance(own._result, ToolResult):
+        return returned.of_same_call(own._result)
     return returned
 
 
@@ -80,6 +82,8 @@ class MiddlewareContext(RunContext[Any], Generic[AnyCall], kw_only=True, eq=Fals
     _next: Handler[AnyCall, Any]
     _count: int = 0
     """The number of calls of `next`."""
+    _result: ModelResponse | ToolResult | None = None
+    """The last result of `next`."""
     _unrecorded: list[_UnrecordedResult] = []
 
     async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
@@ -100,7 +104,8 @@ class MiddlewareContext(RunContext[Any], Generic[AnyCall], kw_only=True, eq=Fals
         around.check(given, around.given_type, self._name, "passed to next")
         recorded = log.find(keys.next_result(self._scope, number), StepCompleted) if log.has_past else None
         if recorded is not None:
-            return self._restore(recorded)
+            self._result = self._restore(recorded)
+            return self._result
         suffix = keys.repetition(around.suffix, self._position, number)
         call = around.again(given, suffix, self)
         try:
@@ -111,6 +116,7 @@ class MiddlewareContext(RunContext[Any], Generic[AnyCall], kw_only=True, eq=Fals
             raise
         finally:
             around.add(call.model_calls, call.usage, call.model)
+        self._result = returned
         self._keep(number, returned, call)
         if _is_once(around):
             self._record()

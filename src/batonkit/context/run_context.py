@@ -25,6 +25,7 @@ from ..log import (
     ValueChanges,
     keys,
 )
+from ..log.once_calls import idempotency_key
 from ..messages import ToolCall, Usage
 from .run_state import LiveConversation, RunState, resolve_time
 from .values import Values, to_json_value
@@ -161,8 +162,14 @@ class RunContext(Struct, Generic[C], eq=False):
 
     @property
     def idempotency_key(self) -> str:
-        """A key for external systems: the same for every attempt of this call, and unique to it."""
-        return f"{self._run.id}:{self._scope}"
+        """A key for external systems: the same for every attempt of this call, and unique to it.
+
+        In a fork, a call with the same place and arguments as in the original run has its key.
+        """
+        call = self.tool_call
+        if self._run.fork is None or call is None:
+            return f"{self._run.id}:{self._scope}"
+        return idempotency_key(self._run.id, self._run.fork, self._scope, call.name, call.arguments)
 
     @overload
     async def step(self, name: str, function: Callable[[], Awaitable[T]]) -> T: ...

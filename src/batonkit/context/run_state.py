@@ -22,8 +22,20 @@ from ..errors import (
     StoreError,
     UnknownPriceError,
 )
-from ..log import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded, keys
+from ..log import (
+    AgentResponded,
+    CallInDoubt,
+    ControlTransferred,
+    Event,
+    EventRef,
+    HistoryCompacted,
+    Origin,
+    ToolReturned,
+    UserMessageAdded,
+    keys,
+)
 from ..log.log import Log
+from ..log.once_calls import ForkedFrom
 from ..messages import Usage, UserMessage
 from ..messages.messages import call_ids_in
 
@@ -280,6 +292,12 @@ class RunState(Struct, Generic[C], eq=False):
     """A request to stop it."""
     opened: dict[Any, AsyncCloseable] = {}
     """Resources that are shared by the run and closed when it stops, by owner."""
+    fork: ForkedFrom | None = None
+    """The run that it was copied from, if it is a fork."""
+    calls_in_doubt: list[CallInDoubt] = []
+    """The calls of tools whose effect must happen once that have no result; those that are settled since stay."""
+    settled_calls: set[EventRef] = set()
+    """The calls in doubt whose outcome a person has reported."""
     suspended_by: dict[str, tuple[object, ...]] = {}
     """The open interrupts that have raised `SuspendRun`, each with the blocks that it was raised in."""
 
@@ -306,6 +324,13 @@ class RunState(Struct, Generic[C], eq=False):
                 self.call_ids.update(call_ids_in([event.message]))
             elif type(event) is HistoryCompacted:
                 self.call_ids.update(call_ids_in([each.message for each in event.summary]))
+            elif type(event) is ToolReturned:
+                self.note_result(event)
+
+    def note_result(self, event: ToolReturned) -> None:
+        """Note the outcomes of earlier calls that a result reports, once its turn has ended."""
+        if event.settles:
+            self.settled_calls.update([settled.event for settled in event.settles])
 
     def check_suspended(self, what: str, scope: str) -> None:
         """Check that code did not end normally after one of its interrupts has raised `SuspendRun`.

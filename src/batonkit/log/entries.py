@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty
 from .event import Origin
-from .events import EventRef, SummaryMessage, TaskEnded
+from .events import EventRef, SettledCall, SummaryMessage, TaskEnded
 
 EXIT_TOOL = "exit"
 """The name of the tool of `Agent(exit_tool=True)`, which ends the run."""
@@ -147,6 +147,26 @@ def end_entry(ended: TaskEnded, origin: Origin) -> HistoryEntry | None:
     text = _describe_end(ended)
     told = f"For context: the task that [{ended.task.caller}] gave to [{ended.task.agent}] ended with: {text}"
     return HistoryEntry(UserMessage(told), origin, is_answer=True, key=ended.key) if text else None
+
+
+def settle_call(entries: list[HistoryEntry], settled: SettledCall, run_id: str = "") -> bool:
+    """Replace the result of a call in doubt with its outcome; return whether it was found.
+
+    Args:
+        entries: The entries.
+        settled: The outcome.
+        run_id: The run that added the last of the entries, which name their events by key only.
+    """
+    is_own = settled.event.run_id == run_id
+    for position in range(len(entries) - 1, -1, -1):
+        entry = entries[position]
+        message = entry.message
+        is_named = entry.key == settled.event.key if is_own else entry.event == settled.event
+        if is_named and type(message) is ToolMessage:
+            told = replace(message, content=settled.content, is_error=settled.is_error)
+            entries[position] = replace(entry, message=told, rewritten=UNSET, rewritten_bare=UNSET)
+            return True
+    return False
 
 
 def replace_result(entries: list[HistoryEntry], ended: TaskEnded, summarized: int) -> bool:

@@ -8,6 +8,7 @@ from ..messages import (
     AssistantMessage,
     Content,
     Message,
+    Text,
     TokenLogprob,
     ToolCall,
     ToolMessage,
@@ -83,6 +84,52 @@ class OpenTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run of the thread that opened it; "" if it is the run of the event."""
 
 
+class CallInDoubt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call of a tool with `effect="once"` that may have taken effect, but has no result."""
+
+    event: EventRef
+    """The call: its run, and the key of its result."""
+    tool: str
+    """The name of the tool."""
+    arguments: str
+    """The arguments that it was called with, as JSON text."""
+    idempotency_key: str
+    """The key that the call had for external systems."""
+
+
+class SettledCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The outcome of a call in doubt, as a person reported it."""
+
+    event: EventRef
+    """The call."""
+    content: Content = ""
+    """The outcome, as agents read it."""
+    is_error: bool = False
+    """True if the call had no effect, or failed."""
+
+
+class RecordedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of a call in the run that a fork was copied from."""
+
+    content: Content = ""
+    """The result."""
+    is_error: bool = False
+    """True if the result is an error message."""
+
+
+class OriginalCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call of the run that a fork was copied from, whose result the fork does not have."""
+
+    key: str
+    """The key of its result."""
+    digest: str
+    """The digest of the tool and the arguments."""
+    run_id: str
+    """The run that made it first: the one that the fork was copied from, or one that this was copied from."""
+    outcome: RecordedOutcome | None = None
+    """Its result, if it has one and the effect of its tool must happen once."""
+
+
 class RunStarted(Event, frozen=True):
     """A run began. Always the first event of a log."""
 
@@ -114,6 +161,10 @@ class RunStarted(Event, frozen=True):
     """The tasks that are open in its thread, the innermost last."""
     traceparent: str = ""
     """The W3C trace context of the span that the run belongs to; "" if it is not traced."""
+    calls_in_doubt: tuple[CallInDoubt, ...] = ()
+    """The calls of earlier runs of the thread whose outcome is unknown."""
+    original_calls: tuple[OriginalCall, ...] = ()
+    """The calls of the run that it was forked from, without those whose results were copied."""
 
 
 class RunResumed(Event, frozen=True):
@@ -328,11 +379,19 @@ class ToolReturned(Event, frozen=True):
     """True if the tool or handoff was not available in this turn."""
     is_task_call: bool = False
     """True if the call finished or cancelled the agent's task, or tried to; later activations do not read it."""
+    edited_arguments: str = ""
+    """The arguments that it was executed with, if a person changed those of the model while approving it."""
+    settles: tuple[SettledCall, ...] = ()
+    """The outcomes of earlier calls of the tool, which were asked for before this one."""
 
     @property
     def message(self) -> ToolMessage:
-        """The result as a message for a model."""
-        return ToolMessage(self.call_id, self.tool_name, self.content, self.is_error)
+        """The result as a message for a model; it says whether a person changed the arguments."""
+        content = self.content
+        if self.edited_arguments:
+            note = f"The person who approved this call changed its arguments to {self.edited_arguments}.\n"
+            content = note + content if isinstance(content, str) else (Text(note), *content)
+        return ToolMessage(self.call_id, self.tool_name, content, self.is_error)
 
 
 class StepCompleted(Event, frozen=True):

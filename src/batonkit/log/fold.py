@@ -12,21 +12,25 @@ from msgspec.structs import replace
 from ..messages import ToolMessage
 from . import keys
 from .codec import require_known_events
-from .entries import WHOLE_MESSAGE, HistoryEntry, end_of_turn, replace_result
+from .entries import WHOLE_MESSAGE, HistoryEntry, end_of_turn, replace_result, settle_call
 from .event import Event, Origin
 from .events import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
+    CallInDoubt,
     ControlTransferred,
     EventRef,
     HistoryCompacted,
     HistorySummary,
     RunStarted,
+    SettledCall,
     StepCompleted,
     TaskEnded,
+    ToolReturned,
 )
 from .history import History
+from .once_calls import OUTCOME_UNKNOWN, CallsInDoubt
 from .rejected_answers import rejected_activation
 
 NO_RESULT = "This call did not finish."
@@ -57,6 +61,10 @@ class RunFold(Struct, eq=False):
     """The activations so far, by id."""
     ended_tasks: list[tuple[TaskEnded, HistoryEntry, Collection[EventRef]]] = []
     """The ends of tasks that were added as entries, with the ends of the summaries by then."""
+    doubts: CallsInDoubt = field(default_factory=CallsInDoubt)
+    """The calls that were begun and have no result."""
+    settled: list[SettledCall] = []
+    """The outcomes of earlier calls that a person reported."""
     _summaries: list[tuple[str, HistorySummary]] = []
     """The summaries that the next run of the thread may read, oldest first, with the keys of their events."""
     _ranks: dict[str, int] = {}
@@ -76,6 +84,7 @@ class RunFold(Struct, eq=False):
 
     def apply(self, event: Event) -> None:
         """Add an event."""
+        self.doubts.apply(event)
         if isinstance(event, RunStarted):
             self._start(event)
             return
@@ -99,6 +108,8 @@ class RunFold(Struct, eq=False):
                 self._place_item(history, before)
             if type(event) is HistoryCompacted:
                 self._note_summary(event)
+            elif type(event) is ToolReturned:
+                self.settled += event.settles
 
     def join_branches(self) -> None:
         """Join the branches of activations that have not gone on, as the run does when it stops."""
@@ -109,10 +120,13 @@ class RunFold(Struct, eq=False):
         """End the run: calls without results get one, and all branches are joined."""
         for history in {id(each): each for each in self._histories.values()}.values():
             before = len(history.entries)
-            history.close_turns(NO_RESULT)
+            history.close_turns(self._missing_result)
             if len(history.entries) > before and _item_of(history.entries[-1].key) is not None:
                 self._place_items(history, before)
         self.join_branches()
+
+    def _missing_result(self, call: str) -> str:
+        return OUTCOME_UNKNOWN if self.doubts.has(call) else NO_RESULT
 
     def history_of(self, activation: str) -> History:
         """Return the history that an activation reads and extends."""
@@ -257,6 +271,8 @@ class RunEntries(Struct, frozen=True, gc=False):
     """The entries in reading order."""
     ended_tasks: Mapping[int, tuple[TaskEnded, Collection[EventRef]]] = {}
     """The tasks that ended, by position of the entry that stands for each, with the ends of the summaries by then."""
+    settled: Sequence[SettledCall] = ()
+    """The outcomes of calls of earlier runs that a person reported."""
 
 
 class FoldedRun(Struct, frozen=True):
@@ -265,6 +281,8 @@ class FoldedRun(Struct, frozen=True):
     added: RunEntries
     summaries: tuple[HistorySummary, ...]
     """The summaries that they read instead of the first messages."""
+    calls_in_doubt: tuple[CallInDoubt, ...] = ()
+    """The calls, also of runs before it, that were begun and have no result."""
 
 
 def read_finished(events: Sequence[Event]) -> FoldedRun:
@@ -281,7 +299,8 @@ def read_finished(events: Sequence[Event]) -> FoldedRun:
     origins: dict[str, Origin] = {}
     entries = [_as_earlier(entry, run_id, origins) for entry in kept]
     ended = {positions[id(entry)]: (event, upto) for event, entry, upto in state.ended_tasks if id(entry) in positions}
-    return FoldedRun(RunEntries(entries, ended), tuple(state.summaries))
+    added = RunEntries(entries, ended, state.settled)
+    return FoldedRun(added, tuple(state.summaries), state.doubts.all)
 
 
 def _without_corrections(entries: Iterable[HistoryEntry]) -> list[HistoryEntry]:
@@ -301,6 +320,8 @@ def _as_earlier(entry: HistoryEntry, run_id: str, origins: dict[str, Origin]) ->
 
 def extend_history(entries: list[HistoryEntry], run: RunEntries) -> None:
     """Append the entries of a run to the history of its thread."""
+    for outcome in run.settled:
+        settle_call(entries, outcome)
     if not run.ended_tasks:
         entries.extend(run.entries)
         return

@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty
 from . import keys
-from .entries import EXIT_TOOL, WHOLE_MESSAGE, HistoryEntry, end_entry, end_of_turn, replace_result, to_entries
+from .entries import (
+    EXIT_TOOL,
+    WHOLE_MESSAGE,
+    HistoryEntry,
+    end_entry,
+    end_of_turn,
+    replace_result,
+    settle_call,
+    to_entries,
+)
 from .event import Event, Origin
 from .events import (
     AgentResponded,
@@ -157,8 +166,8 @@ class History:
         if fold is not None:
             fold(self, event, origin or event.origin)
 
-    def close_turns(self, missing: str) -> None:
-        """Add the responses that wait for results; calls without one get the text `missing`."""
+    def close_turns(self, missing: Callable[[keys.Key], str]) -> None:
+        """Add the responses that wait for results; `missing` returns those of calls without one."""
         turns = list(self.turns.values())
         self.turns.clear()
         for turn in turns:
@@ -261,6 +270,10 @@ def _add_response(history: History, event: AgentResponded, origin: Origin) -> No
 
 
 def _add_result(history: History, event: ToolReturned, origin: Origin) -> None:
+    for settled in event.settles:
+        if settle_call(history.entries, settled, history.run_id):
+            # Readers may have passed the entry; they start from the beginning.
+            history.views.clear()
     response, position = keys.call_of(event.key)
     turn = history.turns.get(response)
     if turn is None:
@@ -271,7 +284,7 @@ def _add_result(history: History, event: ToolReturned, origin: Origin) -> None:
         _add_turn(history, turn)
 
 
-def _add_turn(history: History, turn: _OpenTurn, missing: str = "") -> None:
+def _add_turn(history: History, turn: _OpenTurn, missing: Callable[[keys.Key], str] = str) -> None:
     """Add a response and its results in the order of the calls."""
     refused: tuple[int, ...] = ()
     followed: tuple[int, ...] = ()
@@ -281,8 +294,9 @@ def _add_turn(history: History, turn: _OpenTurn, missing: str = "") -> None:
     for position, result in enumerate(turn.results):
         if result is None:
             call = turn.message.tool_calls[position]
-            placeholder = ToolMessage(call.id, call.name, missing, is_error=True)
-            entries.append(HistoryEntry(placeholder, turn.origin, key=keys.call(turn.response.key, position)))
+            key = keys.call(turn.response.key, position)
+            placeholder = ToolMessage(call.id, call.name, missing(key), is_error=True)
+            entries.append(HistoryEntry(placeholder, turn.origin, key=key))
             continue
         entry = HistoryEntry(result.message, turn.origin, key=result.key)
         entries.append(entry)

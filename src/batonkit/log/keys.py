@@ -171,8 +171,21 @@ def pause(call: Key, attempt: int) -> Key:
 
 
 def unknown_outcome(call: Key, attempt: int) -> Key:
-    """Return the scope of the question how an attempt at such a call ended."""
+    """Return the scope of the question how an attempt at such a call ended.
+
+    The attempt 0 is that of the run that a fork was copied from.
+    """
     return f"{call}/unknown{attempt}"
+
+
+def earlier_outcome(call: Key, number: int) -> Key:
+    """Return the scope of the question about an earlier call in doubt, asked by this call."""
+    return f"{call}/earlier{number}"
+
+
+def requested_agent(call: Key) -> Key:
+    """Return the key of the agent that a tool returned; it takes over after the turn."""
+    return f"{call}/agent"
 
 
 def run_event(status: str, number: int) -> Key:
@@ -302,7 +315,7 @@ def looks_like_interrupt(text: str) -> bool:
 
 
 def is_attempt_record(key: Key) -> bool:
-    """Return whether a key is that of an `intent` or a `pause`."""
+    """Return whether a key ends like that of an `intent` or a `pause`, as a user's step may."""
     return _ATTEMPT.search(key) is not None
 
 

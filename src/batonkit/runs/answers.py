@@ -1,7 +1,7 @@
 """Validation of answers to interrupts, and the edited logs of forked runs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import time
 from typing import Any, cast
 
@@ -15,9 +15,11 @@ from ..log import events as types
 from ..log import keys
 from ..log.event import RUN_ORIGIN
 from ..log.log import Log
+from ..log.once_calls import is_attempt_record, original_calls
 from ..messages import AssistantMessage, ToolCall, UserMessage, pair_calls_with_results, to_messages
+from ..tools.once import parse_outcome_report
 from ..tools.results import to_tool_result
-from ..tools.wrappers import parse_approval, parse_outcome_report
+from ..tools.wrappers import parse_approval
 from .opening import run_started_event
 from .run_args import ResumeArgs
 from .run_options import recorded_options
@@ -218,12 +220,46 @@ def fork_events(
     if edit:
         forked = _edit_events(forked, edit)
     origin = f"{started.run_id}@{len(forked)}"
+    forked = _without_permissions(forked, edit or {})
     # The fork belongs to its creator, not to the thread and owner of the original run.
     options = recorded_options(forked)
     forked[0] = replace(
-        run_started_event(forked), run_id=run_id, forked_from=origin, thread="", owner="", options=options
+        run_started_event(forked),
+        run_id=run_id,
+        forked_from=origin,
+        thread="",
+        owner="",
+        options=options,
+        original_calls=original_calls(events, forked),
     )
     return [_with_new_run_id(event, started.run_id, run_id) for event in forked if not isinstance(event, STATUS_EVENTS)]
+
+
+def _without_permissions(events: Sequence[types.Event], edit: Collection[str]) -> list[types.Event]:
+    """Leave out what permitted the original run to act and has not led to a result here.
+
+    A fork asks again before it acts, unless the caller gives the answer.
+    """
+    results = {event.key for event in events if isinstance(event, types.ToolReturned)}
+    decided = {keys.call_with_unknown_outcome(key.removesuffix(keys.answer(""))) for key in edit}
+    kept: list[types.Event] = []
+    for position, event in enumerate(events):
+        calls = keys.calls_around(event.key)
+        if event.key in edit or not results.isdisjoint(calls) or (calls and calls[-1] in decided):
+            kept.append(event)
+        elif isinstance(event, types.InterruptAnswered):
+            if not calls and _has_gone_on(event, events[position + 1 :]):
+                kept.append(event)
+        elif not (calls and (is_attempt_record(event) or keys.call_with_unknown_outcome(event.key))):
+            kept.append(event)
+    return kept
+
+
+def _has_gone_on(answered: types.InterruptAnswered, later: Sequence[types.Event]) -> bool:
+    """Return whether the code that asked, or agents after it, acted on the answer."""
+    flow = keys.flow(answered.origin.id)
+    passive = (types.InterruptAnswered, *STATUS_EVENTS)
+    return any(event.key.startswith(flow) for event in later if not isinstance(event, passive))
 
 
 def _with_new_run_id(event: types.Event, old: str, new: str) -> types.Event:

@@ -22,6 +22,7 @@ from ..log.entries import HistoryEntry
 from ..log.event import RUN_ORIGIN
 from ..log.history import History
 from ..log.log import EventSink, Log
+from ..log.once_calls import ForkedFrom
 from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
 from ..messages.messages import call_ids_in
 from ..stores import RunRecord
@@ -212,7 +213,17 @@ def open_state(
     if not log.has_past:
         config.team.check_context(context)
     meter = UsageMeter(limits_for(started, config, args, stopped))
-    run = RunState(started.run_id, log, context, freeze_items(started.values), meter, dict(stopped.guests), config.live)
+    run = RunState(
+        started.run_id,
+        log,
+        context,
+        freeze_items(started.values),
+        meter,
+        dict(stopped.guests),
+        config.live,
+        fork=ForkedFrom(started) if started.forked_from else None,
+        calls_in_doubt=list(started.calls_in_doubt),
+    )
     if log.has_past:
         run.signals.messages = unread_messages([*log.events, *first_events])
     return run, config, first_events

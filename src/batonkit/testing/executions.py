@@ -16,7 +16,7 @@ from ..runs import Runner
 from ..team import Team
 from ..tools import FunctionTool, Tool, ToolEffect, ToolResult
 from ..tools.base_tool import ToolWrapper
-from ..tools.wrappers import tool_effect
+from ..tools.once import tool_effect
 from .scripted import ScriptedModel
 
 

@@ -9,6 +9,7 @@ import msgspec
 from ..log import events as types
 from ..log import keys
 from ..log.fold import history_from_log
+from ..log.once_calls import intent_of, is_attempt_record
 from ..messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
 from ..runs.answers import STATUS_EVENTS
 
@@ -64,7 +65,8 @@ def _line(event: types.Event) -> str:  # noqa: C901
         case types.ToolReturned():
             return _format_result(event)
         case types.StepCompleted():
-            return f"{event.agent}: step {event.name} -> {_json(event.result)}"
+            intent = intent_of(event)
+            return f"{event.agent}: step {event.name} -> {_json(event.result if intent is None else intent.tool)}"
         case types.ControlTransferred():
             return _format_transfer(event)
         case types.TaskOpened():
@@ -94,7 +96,8 @@ def _line(event: types.Event) -> str:  # noqa: C901
 def _format_result(event: types.ToolReturned) -> str:
     verb = " failed" if event.is_error else ""
     end = " (final)" if event.is_final else ""
-    return f"{event.agent}: {event.tool_name}{verb} -> {_format_content(event.content, format=_escape)}{end}"
+    edited = f"({event.edited_arguments})" if event.edited_arguments else ""
+    return f"{event.agent}: {event.tool_name}{edited}{verb} -> {_format_content(event.content, format=_escape)}{end}"
 
 
 def _format_transfer(event: types.ControlTransferred) -> str:
@@ -211,7 +214,7 @@ def _sequences(run: FinishedRun) -> list[str]:
 def _is_internal(event: types.Event) -> bool:
     match event:
         case types.StepCompleted():
-            return event.name in ("intent", "paused") and keys.is_attempt_record(event.key)
+            return is_attempt_record(event)
         case types.InterruptRaised():
             return keys.call_with_unknown_outcome(event.key) is not None
         case types.InterruptAnswered():

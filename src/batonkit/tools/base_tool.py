@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 from typing_extensions import TypeVar
 
 from .._checks import check_callback
 from ..context import RunContext
+from ..log import SettledCall
 from ..messages import Content, ToolSpec
 
 C = TypeVar("C", default=Any, contravariant=True)
@@ -29,6 +31,20 @@ class ToolResult(Struct, frozen=True):
     """Values to write to the run's values together with the result."""
     breaks_loop: bool = False
     """True if the innermost `LoopAgent` around the agent ends once the agent has finished."""
+    edited_arguments: str = ""
+    """The arguments that the call was executed with, if a person changed those of the model."""
+    settles: tuple[SettledCall, ...] = ()
+    """The outcomes of earlier calls of the tool that a person reported before this one."""
+
+    def of_same_call(self, other: "ToolResult") -> "ToolResult":
+        """Return this result with what another result of the same call says about the call.
+
+        Args:
+            other: The other result.
+        """
+        if self is other or not (other.edited_arguments or other.settles):
+            return self
+        return replace(self, edited_arguments=other.edited_arguments, settles=other.settles)
 
 
 class Final(Struct, Generic[T], frozen=True):

@@ -22,6 +22,7 @@ from ..context.values import to_json_value
 from ..errors import SetupError, ToolResultError
 from ..messages import ToolSpec
 from .base_tool import C, Final, Tool, ToolCondition, ToolFunction, ToolResult, check_condition
+from .once import EarlierCallsTool, OnceTool, ToolEffect
 from .plain_arguments import PlainArgumentParser, is_plain
 from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
 from .signature import (
@@ -41,9 +42,7 @@ from .wrappers import (
     ApprovalTool,
     GuardedTool,
     NeedsApproval,
-    OnceTool,
     TimeoutTool,
-    ToolEffect,
     TripPolicy,
     find_guardrails,
 )
@@ -284,6 +283,8 @@ class FunctionTool(Generic[P, R, C]):
             if needs_approval is not False:
                 # Outside the timeout: a person may take days.
                 inner = ApprovalTool(inner, needs_approval)
+            if effect == "once":
+                inner = EarlierCallsTool(inner)
             return GuardedTool(inner, before, after, on_trip="return") if before or after else inner
 
         self._assemble = assemble

@@ -1,10 +1,9 @@
-"""Tools that wrap another tool: approval, exactly-once calls, timeouts and guardrails."""
+"""Tools that wrap another tool: approval, timeouts and guardrails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
-from time import time
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, cast
 
@@ -14,14 +13,14 @@ from msgspec import Struct
 from .._checks import CheckedStructMeta, check_callback
 from .._wording import show
 from ..context import RunContext
-from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
-from ..errors import AnswerError, GuardrailTrippedError, NotEncodableError, SetupError, ToolTimeoutError
-from ..log import StepCompleted, ValueChanges, keys
-from .base_tool import Tool, ToolResult, ToolWrapper, argument_checker, unwrap_tool
-from .results import FATAL_ERRORS, ErrorPolicy, to_error_result, to_tool_result
+from ..errors import AnswerError, GuardrailTrippedError, SetupError, ToolTimeoutError
+from ..log import ValueChanges, keys
+from .base_tool import Tool, ToolResult, ToolWrapper, argument_checker
+from .once import shown_arguments
+from .results import FATAL_ERRORS, ErrorPolicy, to_error_result
 from .tool_guardrails import Guardrail, GuardrailChecks, Guardrails, copy_changes
-from .worker_threads import CHECK_BEFORE_CALL, GIVE_UP
+from .worker_threads import GIVE_UP
 
 APPROVED_FOR_GOOD = "baton.approved_for_good:"
 """Prefix of the key in the run's values that records `always=True`. Delete the key to revoke the approval.
@@ -93,7 +92,7 @@ class ApprovalTool(ToolWrapper):
         if not await ctx.step("needs_approval", partial(self._must_ask, ctx, parsed)):
             return await self.inner.call(ctx, arguments)
         name = self.spec.name
-        shown = _to_shown(arguments)
+        shown = shown_arguments(arguments)
         if shown is None:
             reason = "JSON has neither NaN nor Infinity, nor halves of surrogate pairs"
             text = f"The arguments of `{name}` do not fit: {reason}. Correct them and call it again."
@@ -104,7 +103,8 @@ class ApprovalTool(ToolWrapper):
             reason = f": {approval.reason}" if approval.reason else ". Do not call it again with the same arguments."
             return ToolResult(f"This call of `{name}` was not approved{reason}", is_error=True)
         if approval.always:
-            ctx.values.set(self._approval_key(ctx), True)
+            # The run's id: a fork inherits the values, but not the approvals.
+            ctx.values.set(self._approval_key(ctx), ctx.run_id)
         if approval.arguments is None:
             return await self.inner.call(ctx, arguments)
         return await self._call_edited(ctx, approval.arguments)
@@ -114,7 +114,7 @@ class ApprovalTool(ToolWrapper):
         return APPROVED_FOR_GOOD + msgspec.json.encode([*ctx._origin.place, self.spec.name]).decode()
 
     async def _must_ask(self, ctx: RunContext[Any], parsed: dict[str, Any]) -> bool:
-        if ctx.values.get(self._approval_key(ctx)):
+        if ctx.values.get(self._approval_key(ctx)) == ctx.run_id:
             return False
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
@@ -128,10 +128,8 @@ class ApprovalTool(ToolWrapper):
         if ctx.tool_call is not None:
             ctx.tool_call = msgspec.structs.replace(ctx.tool_call, arguments=arguments)
         refusal = await self._refuse_edited(ctx, arguments)
-        if refusal is None:
-            return await self.inner.call(ctx, arguments)
-        reason = f"The person who approved this call changed its arguments to {arguments}. {refusal.content}"
-        return ToolResult(reason, is_error=True)
+        result = await self.inner.call(ctx, arguments) if refusal is None else refusal
+        return msgspec.structs.replace(result, edited_arguments=arguments)
 
     async def _refuse_edited(self, ctx: RunContext[Any], arguments: str) -> ToolResult | None:
         """Return why edited arguments do not fit or do not pass the guardrails around this tool."""
@@ -143,107 +141,6 @@ class ApprovalTool(ToolWrapper):
             if refusal is not None:
                 return refusal
         return None
-
-
-ToolEffect: TypeAlias = Literal["read", "idempotent", "once"]
-"""Effect of a tool call outside: none, one that may happen twice, or one that must happen at most once."""
-
-_OUTCOME_FORMS = 'answer {"result": …} with what it returned, {"error": "…"} with why it failed, or {"run_again": true}'
-
-
-class OutcomeReport(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The answer to the question whether an interrupted call took effect."""
-
-    result: Any = None
-    """The call's result, if it took effect."""
-    error: str = ""
-    """Why the call failed."""
-    run_again: bool = False
-    """True to call the tool again."""
-
-
-def parse_outcome_report(answer: Any) -> OutcomeReport:
-    """Parse an outcome report. Raises AnswerError if it is not valid."""
-    try:
-        return msgspec.convert(answer, OutcomeReport)
-    except msgspec.ValidationError as error:
-        raise AnswerError(
-            f"{show(answer)} does not report the outcome of the call ({error}); {_OUTCOME_FORMS}"
-        ) from None
-
-
-class OnceTool(ToolWrapper):
-    """Records the intent before each call, so that no call runs twice.
-
-    If a crash leaves only the intent behind, the run is interrupted with a question about the outcome.
-    """
-
-    def __init__(self, inner: Tool, *, is_final: bool = False) -> None:
-        super().__init__(inner)
-        self._is_final = is_final
-
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Record the intent, then call the tool; ask first after an unfinished attempt."""
-        log = ctx._run.log
-        attempt = 1
-        while log.find(keys.intent(ctx._scope, attempt), StepCompleted) is not None:
-            # An attempt that was suspended by the tool's own question is known to be over.
-            if log.find(keys.pause(ctx._scope, attempt), StepCompleted) is None:
-                report = await self._ask_outcome(ctx, attempt, arguments)
-                if not report.run_again:
-                    return self._to_result(report)
-            attempt += 1
-        key = keys.intent(ctx._scope, attempt)
-        log.announce(key, StepCompleted)
-        log.write(StepCompleted(key, ctx._origin, time(), "intent", self.spec.name))
-        await log.settle()
-        # Another worker may have asked for the outcome while this one was frozen.
-        lease = ctx._run.signals.lease
-        token = CHECK_BEFORE_CALL.set(None if lease is None else lease.check)
-        try:
-            if lease is not None:
-                lease.check()
-            return await self.inner.call(ctx, arguments)
-        except SuspendRun:
-            log.write(StepCompleted(keys.pause(ctx._scope, attempt), ctx._origin, time(), "paused"))
-            await log.settle()
-            raise
-        finally:
-            CHECK_BEFORE_CALL.reset(token)
-
-    async def _ask_outcome(self, ctx: RunContext[Any], attempt: int, arguments: str) -> OutcomeReport:
-        question = {
-            "kind": "unknown_outcome",
-            "tool": self.spec.name,
-            "arguments": arguments if (shown := _to_shown(arguments)) is None else shown,
-            "idempotency_key": ctx.idempotency_key,
-        }
-        if (lease := ctx._run.signals.lease) is not None and lease.previous_worker:
-            question |= {"previous_worker": lease.previous_worker, "last_heartbeat": lease.last_heartbeat}
-        # Its own scope: the tool's own questions are counted from one.
-        scope = keys.unknown_outcome(ctx._scope, attempt)
-        inner: RunContext[Any] = RunContext(ctx._run, ctx._origin, scope, ctx.tool_call)
-        return parse_outcome_report(await inner.interrupt(question))
-
-    def _to_result(self, report: OutcomeReport) -> ToolResult:
-        if report.error:
-            return ToolResult(report.error, is_error=True)
-        return to_tool_result(report.result, self.spec.name, is_final=self._is_final)
-
-
-def _to_shown(arguments: str) -> Any:
-    """Parse arguments for a question; None if they are not JSON, or a log cannot hold them."""
-    import json
-
-    try:
-        return to_json_value("the arguments", json.loads(arguments.strip() or "{}"))
-    except (ValueError, NotEncodableError):
-        return None
-
-
-def tool_effect(tool: Tool) -> ToolEffect:
-    """Return the declared effect of a tool; `"idempotent"` by default."""
-    return getattr(unwrap_tool(tool), "effect", "idempotent")
 
 
 class TimeoutTool(ToolWrapper):
@@ -339,7 +236,9 @@ class GuardedTool(ToolWrapper):
         copy_changes(ctx, unchecked.changes)
         result = unchecked.outcome
         trip = await GuardrailChecks(self.after, ctx, "tool").run(result)
-        return result if trip is None else self._refuse(trip, f"The result of `{self.spec.name}` is withheld")
+        if trip is None:
+            return result
+        return self._refuse(trip, f"The result of `{self.spec.name}` is withheld").of_same_call(result)
 
     async def _check_edited(self, ctx: RunContext[Any], arguments: str) -> ToolResult | None:
         # The number of the question: a tool may be approved in several places.

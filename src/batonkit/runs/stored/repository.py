@@ -354,6 +354,7 @@ class RunRepository:
             previous_run_id=state.last_run,
             summaries=state.summaries,
             tasks=tasks,
+            calls_in_doubt=state.calls_in_doubt,
         )
         return started, state
 

@@ -13,7 +13,18 @@ from msgspec import Struct
 
 from ...context.values import THREAD_PREFIX
 from ...errors import LogError
-from ...log import Event, EventRef, HistorySummary, OpenTask, Origin, TaskEnded, ValueChanges, decode_event
+from ...log import (
+    CallInDoubt,
+    Event,
+    EventRef,
+    HistorySummary,
+    OpenTask,
+    Origin,
+    SettledCall,
+    TaskEnded,
+    ValueChanges,
+    decode_event,
+)
 from ...log.codec import READER_VERSION, encode_event
 from ...log.entries import HistoryEntry
 from ...log.fold import RunEntries, read_finished
@@ -43,6 +54,8 @@ class ThreadPart(Struct, frozen=True, gc=False):
     """The summaries that the next run reads instead of the first entries."""
     tasks: tuple[OpenTask, ...] = ()
     """The open tasks, the innermost last."""
+    calls_in_doubt: tuple[CallInDoubt, ...] = ()
+    """The calls whose outcome is unknown."""
 
 
 def part_from_log(events: Sequence[Event]) -> ThreadPart:
@@ -61,6 +74,7 @@ def part_from_log(events: Sequence[Event]) -> ThreadPart:
         _thread_values(events),
         finished.summaries,
         open_tasks(events),
+        finished.calls_in_doubt,
     )
 
 
@@ -100,6 +114,8 @@ class _Note(Struct, array_like=True, gc=False):
     values: dict[str, Any]
     summaries: tuple[HistorySummary, ...]
     tasks: tuple[OpenTask, ...]
+    settled: tuple[SettledCall, ...]
+    calls_in_doubt: tuple[CallInDoubt, ...]
 
 
 _VERSION = (_FORMAT, READER_VERSION)
@@ -147,6 +163,8 @@ def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
             dict(part.values),
             part.summaries,
             part.tasks,
+            tuple(part.entries.settled),
+            part.calls_in_doubt,
         )
     )
     return {THREAD_NOTE: add_checksum(encoded)}
@@ -189,9 +207,10 @@ def _to_part(note: _Note, run_id: str) -> ThreadPart:
     return ThreadPart(
         run_id,
         note.previous,
-        RunEntries(entries, ended),
+        RunEntries(entries, ended, note.settled),
         note.active_agent,
         note.values,
         note.summaries,
         note.tasks,
+        note.calls_in_doubt,
     )

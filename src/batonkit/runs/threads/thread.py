@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import RunNotFoundError, SetupError, ThreadBusyError
-from ...log import Event, HistorySummary, OpenTask, decode_lines
+from ...log import CallInDoubt, Event, HistorySummary, OpenTask, decode_lines
 from ...log.entries import HistoryEntry, end_of_turn
 from ...log.fold import extend_history
 from ...messages import Message
@@ -44,6 +44,8 @@ class ThreadState(Struct, frozen=True):
     """The open tasks, the innermost last."""
     is_whole: bool = True
     """False if the entries that the summary for all readers replaces are left out."""
+    calls_in_doubt: tuple[CallInDoubt, ...] = ()
+    """The calls of tools that may have taken effect, and whose outcome is unknown."""
     origins: tuple[str, ...] = ()
     """The origins of its data: what `RunRecord.origins` of the next run must name besides its own owner and thread."""
 
@@ -155,6 +157,7 @@ def _continue(state: ThreadState, parts: Sequence[ThreadPart], first_run: str, *
         last.summaries,
         last.tasks,
         summary is None,
+        last.calls_in_doubt,
     )
 
 

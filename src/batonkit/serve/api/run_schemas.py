@@ -20,6 +20,7 @@ from ...log import (
     RunStarted,
     TaskEnded,
     TaskOpened,
+    ToolReturned,
     UserMessageAdded,
     encode_event,
 )
@@ -223,13 +224,25 @@ def encode_public_event(event: Event | Delta, principal: Principal, *, show_erro
     """Encode an event as JSON with public ids and without internal details."""
     event = _with_public_ids(event, principal)
     if isinstance(event, RunStarted):
-        event = replace(event, team_fingerprint={}, forked_from="", owner="", options={}, summaries=(), traceparent="")
+        event = replace(
+            event,
+            team_fingerprint={},
+            forked_from="",
+            owner="",
+            options={},
+            summaries=(),
+            traceparent="",
+            calls_in_doubt=(),
+            original_calls=(),
+        )
     elif isinstance(event, RunResumed):
         event = replace(event, options={}, traceparent="")
     elif isinstance(event, AgentResponded):
         event = replace(event, request=None, correction="")
     elif isinstance(event, AgentStarted):
         event = replace(event, opens=None, reads=())
+    elif isinstance(event, ToolReturned):
+        event = replace(event, settles=())
     elif isinstance(event, HistoryCompacted):
         event = replace(event, summary=tuple([replace(each, activation="") for each in event.summary]))
     elif isinstance(event, RunFailed):
