@@ -10,6 +10,7 @@ const team = (edges: Record<string, string[]>): Team => ({
     description: "",
     type: "Agent",
     tools: [],
+    effects: {},
     sources: [],
     parts: [],
     estimated_tokens_per_call: null,

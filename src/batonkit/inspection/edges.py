@@ -11,7 +11,7 @@ from ..agents.wrappers import ThenTransfer
 from ..handoffs import Until
 from ..handoffs.routes import Route
 from ..team import Team, TeamMember
-from ..tools import FunctionTool, Tool
+from ..tools import FunctionTool, Tool, ToolEffect
 from ..tools.base_tool import unwrap_tool
 from ..tools.function import referenced_objects
 from ..workflows import ParallelAgent
@@ -117,6 +117,11 @@ def called_by(agent: BaseAgent[Any, Any]) -> Iterator[AgentToolEdge]:
         elif isinstance(tool, TaskTool):
             for name, tasked in tool.agents.items():
                 yield AgentToolEdge(f"{tool.spec.name}({name})", tasked, tasked.description)
+
+
+def effects_of(agent: BaseAgent[Any, Any]) -> dict[str, ToolEffect]:
+    """Return the effects that the tools of an agent's model declare, by name."""
+    return {tool.name: tool.effect for tool in _tools_of(agent) if isinstance(tool, FunctionTool)}
 
 
 def _tools_of(agent: BaseAgent[Any, Any]) -> Iterator[Any]:

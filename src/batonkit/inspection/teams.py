@@ -6,7 +6,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..team import Team
-from .edges import InnerAgent, TeamEdge, edges_from, parts_of
+from ..tools import ToolEffect
+from .edges import InnerAgent, TeamEdge, edges_from, effects_of, parts_of
 from .findings import TransferCost, findings_in, members_in, toolsets_of, transfer_costs
 
 
@@ -21,6 +22,8 @@ class AgentDescription(Struct, frozen=True):
     """The name of its class."""
     tools: tuple[str, ...]
     """The names of its tools."""
+    effects: dict[str, ToolEffect]
+    """The effects outside that its tools declare, by name."""
     sources: tuple[str, ...]
     """Its toolsets, whose tools are known only at run time."""
     edges: tuple[TeamEdge, ...]
@@ -70,6 +73,7 @@ def describe_team(team: Team) -> TeamDescription:
             member.agent.description,
             type(member.agent).__name__,
             tuple([spec.name for spec in member.agent._tool_specs()]),
+            effects_of(member.agent),
             tuple(toolsets_of(member)),
             tuple(edges_from(member)),
             tuple(parts_of(member.agent)),

@@ -934,6 +934,9 @@ export interface components {
             description: string;
             type: string;
             tools: string[];
+            effects: {
+                [key: string]: "idempotent" | "once" | "read";
+            };
             sources: string[];
             edges: components["schemas"]["TeamEdge"][];
             parts: components["schemas"]["InnerAgent"][];
@@ -1351,6 +1354,10 @@ export interface components {
             tasks: components["schemas"]["OpenTask"][];
             /** @default  */
             traceparent: string;
+            /** @default [] */
+            calls_in_doubt: components["schemas"]["CallInDoubt"][];
+            /** @default [] */
+            original_calls: components["schemas"]["OriginalCall"][];
         };
         /**
          * HistorySummary
@@ -1409,6 +1416,37 @@ export interface components {
             returns: string[];
             /** @default  */
             run_id: string;
+        };
+        /**
+         * CallInDoubt
+         * @description A call of a tool with `effect="once"` that was begun and has no result: it may have taken effect.
+         */
+        CallInDoubt: {
+            event: components["schemas"]["EventRef"];
+            tool: string;
+            arguments: string;
+            idempotency_key: string;
+        };
+        /**
+         * OriginalCall
+         * @description A call of the run that a fork was copied from, whose result the fork does not have.
+         */
+        OriginalCall: {
+            key: string;
+            digest: string;
+            run_id: string;
+            /** @default null */
+            outcome: components["schemas"]["RecordedOutcome"] | null;
+        };
+        /**
+         * RecordedOutcome
+         * @description The result of a call in the run that a fork was copied from.
+         */
+        RecordedOutcome: {
+            /** @default  */
+            content: string | (components["schemas"]["Text"] | components["schemas"]["Image"] | components["schemas"]["Audio"] | components["schemas"]["File"] | components["schemas"]["Data"])[];
+            /** @default false */
+            is_error: boolean;
         };
         /**
          * RunResumed
@@ -1703,6 +1741,21 @@ export interface components {
             is_disabled: boolean;
             /** @default false */
             is_task_call: boolean;
+            /** @default  */
+            edited_arguments: string;
+            /** @default [] */
+            settles: components["schemas"]["SettledCall"][];
+        };
+        /**
+         * SettledCall
+         * @description The outcome of a call in doubt, as a person reported it.
+         */
+        SettledCall: {
+            event: components["schemas"]["EventRef"];
+            /** @default  */
+            content: string | (components["schemas"]["Text"] | components["schemas"]["Image"] | components["schemas"]["Audio"] | components["schemas"]["File"] | components["schemas"]["Data"])[];
+            /** @default false */
+            is_error: boolean;
         };
         /**
          * StepCompleted

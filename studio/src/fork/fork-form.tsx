@@ -7,8 +7,9 @@ import { agentOf, type Event } from "../log/events";
 import { JsonField } from "../schema/json-field";
 import { go, runId } from "../state/place";
 import { attempt } from "../state/problems";
-import { tab } from "../state/shown-run";
+import { log, tab } from "../state/shown-run";
 import { team } from "../state/team";
+import { actingTools } from "./acting-tools";
 import { draftOf, editOf, type Problems } from "./draft";
 import { ResponseFields } from "./response-fields";
 
@@ -19,6 +20,24 @@ const textLabel = (event: Event): string => {
   if (event.type === "RunStarted") return "Words of the user";
   return event.type === "ToolReturned" ? `Result of ${event.tool_name}` : "Message";
 };
+
+interface ActingProps {
+  tools: string[];
+  text: string;
+}
+
+/** A line about tools that act outside when the fork is run. */
+function Acting({ tools, text }: ActingProps) {
+  if (!tools.length) return null;
+  return (
+    <p role="note" class="acting">
+      {tools.map((name) => (
+        <code key={name}>{name}</code>
+      ))}{" "}
+      {text}.
+    </p>
+  );
+}
 
 interface ForkFormProps {
   event: Event;
@@ -67,12 +86,22 @@ export function ForkForm({ event, number, read }: ForkFormProps) {
     setBusy(false);
   };
   const agents = team.value.agents.map((each) => each.name);
+  const calls = draft.kind === "response" ? draft.calls.map((call) => call.name) : undefined;
+  const acting = actingTools(log.value, number, team.value, calls);
   return (
     <form class="form" onSubmit={(submitted) => void submit(submitted)}>
       <p>
         Start another run with the first {number} {number === 1 ? "event" : "events"} of this one.
         What follows is run again; this run stays as it is.
       </p>
+      <Acting
+        tools={acting.asking}
+        text="must act once. The fork asks you before each call what it shall return, or whether to make it"
+      />
+      <Acting
+        tools={acting.repeating}
+        text="will act again if the fork calls it; a call with the same arguments has the same idempotency key"
+      />
       {draft.kind === "text" && (
         <label>
           {textLabel(event)}
