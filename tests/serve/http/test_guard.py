@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 from tests.loop_clock import LoopClock
 from tests.serve.a2a.clients import served
 from tests.serve.http.test_auth import ACCEPT, AGUI, APPS, INITIALIZE
@@ -17,6 +18,7 @@ from batonkit.serve import APIKeyAuth, BasicAuth, BearerAuth, api_app
 from batonkit.serve.a2a import a2a_app
 from batonkit.serve.agui import agui_app
 from batonkit.serve.http import guard
+from batonkit.serve.http.http_errors import ServingError
 from batonkit.serve.mcp import mcp_app
 from batonkit.serve.openai import openai_app
 from batonkit.testing import ScriptedModel, call
@@ -50,6 +52,52 @@ async def test_without_auth_every_app_rejects_other_host_names(app_name: str) ->
     async with served(make_app(_runner())) as url, http_client(base_url=url, headers=HEADERS) as http:
         assert (await http.request(**request, headers={"Host": "rebound.example"})).status_code == 403
         assert (await http.request(**request, headers={"Host": "localhost:1"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_admitted"),
+    [
+        ([b"localhost"], True),
+        ([b"LOCALHOST:8000"], True),
+        ([b"127.0.0.1:8000"], True),
+        ([b"127.8.9.1"], True),
+        ([b"[::1]:8000"], True),
+        ([], False),
+        ([b""], False),
+        ([b":8000"], False),
+        ([b"rebound.example:8000"], False),
+        # Starlette puts the server's address in place of a header that it cannot parse.
+        ([b"rebound_name.example:8000"], False),
+        ([b"rebound{.example:8000"], False),
+        ([b"localhost_"], False),
+        ([b"localhost.rebound.example"], False),
+        ([b"localhost:8000@rebound.example"], False),
+        ([b"rebound.example@localhost"], False),
+        ([b"rebound.example/@localhost"], False),
+        ([b"localhost/rebound.example"], False),
+        ([b"localhost?rebound"], False),
+        ([b"localhost:"], False),
+        ([b"localhost:x"], False),
+        ([b"[localhost]"], False),
+        ([b"[127.0.0.1"], False),
+        ([b"::1"], False),
+        ([b"127.0.0.1\n"], False),
+        ([b"localhost, rebound.example"], False),
+        ([b"localhost", b"rebound.example"], False),
+        ([b"rebound.example", b"localhost"], False),
+        ([b"localhost", b"localhost"], False),
+        ([b"\xe9.example"], False),
+    ],
+)
+async def test_the_host_header_must_be_one_loopback_name(hosts: list[bytes], is_admitted: bool) -> None:
+    scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/", "query_string": b""}
+    headers = [(b"host", host) for host in hosts]
+    request = Request({**scope, "headers": headers, "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8000)})
+    if is_admitted:
+        assert (await guard.RequestGuard().admit(request)).sees_all
+        return
+    with pytest.raises(ServingError, match="its own machine only"):
+        await guard.RequestGuard().admit(request)
 
 
 async def test_whitespace_around_header_values_is_not_part_of_them() -> None:

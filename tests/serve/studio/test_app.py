@@ -13,12 +13,21 @@ import pytest
 from batonkit import Agent, Runner
 from batonkit.errors import SetupError
 from batonkit.serve import serve_in_background
+from batonkit.serve.api.openapi import openapi_document
 from batonkit.serve.studio import StudioApp, studio_app
 from batonkit.serve.studio.app import CONTENT_SECURITY_POLICY
 from batonkit.serve.studio.page_files import ASSETS
 from batonkit.testing import ScriptedModel
 
 STRICT = "SameSite=Strict"
+BEARER = {"Authorization": "Bearer t"}
+_PUBLIC = ("/health", "/openapi.json")
+API_ROUTES = [
+    (method, path)
+    for path, by_method in openapi_document(inspection=True)["paths"].items()
+    for method in by_method
+    if path not in _PUBLIC and method != "parameters"
+]
 
 
 def _runner(store: Any = "memory:") -> Runner[Any, Any]:
@@ -100,13 +109,22 @@ async def test_a_configured_token_signs_in_again_and_again() -> None:
 
 
 async def test_a_token_of_one_owner_does_not_open_the_page() -> None:
-    # Studio shows the runs of all owners.
-    app = studio_app(_runner(), auth={"t": "ada"})
+    # Studio shows the runs of all owners, and a fork may act with any arguments.
+    runner = _runner()
+    await runner.run("hi", run_id="ada:r", owner="ada")
+    app = studio_app(runner, auth={"t": "ada"})
     async with _serve(app) as (session, url):
+        for method, path in API_ROUTES:
+            route = path.format(id="r", key="1/m1", other="r")
+            async with session.request(method, f"{url}/api{route}", json={}, headers=BEARER) as answer:
+                assert answer.status == 401, (method, path)
+                assert "Be kind." not in await answer.text()
         async with session.get(f"{url}/?token=t") as page:
             assert page.status == 403
-        async with session.get(f"{url}/", headers={"Authorization": "Bearer t"}) as page:
-            assert page.status == 401
+        for path in ("/", "/config.json", "/export/r.html"):
+            async with session.get(url + path, headers=BEARER) as page:
+                assert page.status == 401
+    assert [record.run_id for record in (await runner.runs.list()).records] == ["ada:r"]
 
 
 async def test_without_a_team_runs_are_only_shown(tmp_path: Path) -> None:

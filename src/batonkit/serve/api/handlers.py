@@ -81,7 +81,7 @@ class RunEndpoints(ApiEndpoints):
             await self._start_once(body.input, args)
         else:
             await self.background.start(body.input, **args)
-        return await self.run_response(principal, id, 201, {"Location": f"{request.url.path}/{id}"})
+        return await self.run_response(principal, id, 201, {"Location": f"{request.scope['path']}/{id}"})
 
     async def _start_once(self, input: Any, args: RunArgs[Any]) -> None:
         """Start a run, unless an earlier request with the same idempotency key has."""

@@ -160,7 +160,7 @@ class InspectionEndpoints(ApiEndpoints):
         run_id = await repository.create_fork(forked, source)
         if body.start:
             await self.background.resume(run_id, None, **args)
-        root = request.url.path.rpartition("/runs/")[0]
+        root = str(request.scope["path"]).rpartition("/runs/")[0]
         return await self.run_response(principal, id, 201, {"Location": f"{root}/runs/{id}"})
 
     def _fork_args(self, body: ForkBody) -> ResumeArgs[Any]:

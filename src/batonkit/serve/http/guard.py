@@ -1,6 +1,7 @@
 """Request checks shared by all HTTP apps: authentication, loopback-only access, other sites, body size and type."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ BODY_SECONDS = 30.0
 MIN_BODY_RATE = 8 << 10
 """A body must arrive within `BODY_SECONDS`, plus a second for each `MIN_BODY_RATE` bytes that have arrived."""
 _PRINCIPAL = "baton.principal"
+_HOST = re.compile(r"(?:(?P<name>[A-Za-z0-9.-]+)|\[(?P<address>[0-9A-Fa-f:.]+:[0-9A-Fa-f:.]*)\])(?::[0-9]{1,5})?")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -144,8 +146,18 @@ def media_type(request: Request) -> str:
 def _require_loopback(request: Request) -> None:
     """Reject other machines, and Host headers that are no loopback name (DNS rebinding)."""
     peer: Any = request.client
-    if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(request.url.hostname or ""):
+    if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(_host_name(request)):
         raise ServingError(403, "forbidden", "without auth, this server accepts requests from its own machine only")
+
+
+def _host_name(request: Request) -> str:
+    """Return the host name of the one Host header, or "" if there is none, another one, or it is malformed.
+
+    Not `request.url`: Starlette puts the server's own address there if it cannot parse the header.
+    """
+    hosts = [value for name, value in request.scope["headers"] if name.lower() == b"host"]
+    match = _HOST.fullmatch(hosts[0].strip(b" \t").decode("latin-1")) if len(hosts) == 1 else None
+    return match["address"] or match["name"] if match else ""
 
 
 def _is_cross_site(request: Request) -> bool:

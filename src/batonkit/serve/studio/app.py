@@ -14,7 +14,7 @@ from ...version import __version__
 from ..http.application import SHUTDOWN, AppTarget, Shutdown, to_background_runner
 from ..http.auth import Auth, AuthLike, Principal, authenticate, to_auth_list
 from .page_files import ASSETS, read_asset
-from .session import StudioSession
+from .session import DeveloperAuth, StudioSession
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -100,7 +100,8 @@ def studio_app(
 
     Args:
         target: The agent, runner or background runner; a runner must have a store.
-        auth: Further accepted credentials; a token may also be used in the URL instead of the printed one.
+        auth: Further accepted credentials, if their principal sees all runs; those of one owner open nothing. A token
+            may also be used in the URL instead of the printed one.
         context_factory: Creates the context of a run from its record; by default the runner's own.
         can_write: Whether runs can be started, answered, forked, replayed and deleted.
         max_body: The largest accepted body in bytes.
@@ -113,7 +114,7 @@ def studio_app(
     studio = _Studio(
         background=background,
         session=StudioSession(),
-        auth=to_auth_list(auth),
+        auth=[DeveloperAuth(scheme) for scheme in to_auth_list(auth)],
         can_write=can_write,
         max_body=max_body,
     )
@@ -185,7 +186,7 @@ class _Studio:
     async def _asset(self, request: "Request") -> "Response":
         from starlette.responses import Response
 
-        name = request.url.path.rpartition("/")[2]
+        name = str(request.scope["path"]).rpartition("/")[2]
         return Response(read_asset(name), media_type=ASSETS[name], headers={"Cache-Control": "no-cache"})
 
     async def _config(self, request: "Request") -> "Response":
@@ -221,8 +222,7 @@ class _Studio:
         return Response(page, media_type="text/html", headers=attachment_headers(f"{exported.run.id}.html"))
 
     async def _is_admitted(self, request: "Request") -> bool:
-        principal = await authenticate(request, self._schemes)
-        return principal is not None and principal.sees_all
+        return await authenticate(request, self._schemes) is not None
 
     async def _accepts(self, token: str) -> bool:
         """Return whether a token in the URL is one of the configured ones that see all runs."""
@@ -232,8 +232,7 @@ class _Studio:
             return False
         headers = [(b"authorization", f"Bearer {token}".encode())]
         request = Request({"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers})
-        principal = await authenticate(request, self.auth)
-        return principal is not None and principal.sees_all
+        return await authenticate(request, self.auth) is not None
 
 
 class _ReadOnly:

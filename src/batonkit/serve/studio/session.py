@@ -51,10 +51,37 @@ class StudioSession(Auth):
     def cookie(self, request: "Request") -> str:
         """Return the `Set-Cookie` value for a browser that has signed in."""
         path = str(request.scope.get("root_path", "")) or "/"
-        secure = "; Secure" if request.url.scheme == "https" else ""
+        secure = "; Secure" if request.scope["scheme"] == "https" else ""
         return f"{_cookie_name(request)}={self.secret}; Path={path}; HttpOnly; SameSite=Strict{secure}"
 
 
+class DeveloperAuth(Auth):
+    """A scheme for Studio: the credentials of another one, if their principal sees the runs of all owners.
+
+    Studio shows every run, and a fork can run tools with any arguments.
+
+    Args:
+        scheme: The scheme that knows the credentials.
+    """
+
+    def __init__(self, scheme: Auth) -> None:
+        self._scheme = scheme
+        self.name = scheme.name
+        self.challenge = scheme.challenge
+        self.expects = f"{scheme.expects or scheme.name} of a principal that sees all runs"
+        self.is_ambient = scheme.is_ambient
+
+    def openapi_scheme(self) -> Mapping[str, Any]:
+        """Return the scheme as an OpenAPI security scheme object."""
+        return self._scheme.openapi_scheme()
+
+    async def authenticate(self, request: "Request") -> Principal | None:
+        """Return the principal of a request, or None if it does not see all runs."""
+        principal = await self._scheme.authenticate(request)
+        return principal if principal is not None and principal.sees_all else None
+
+
 def _cookie_name(request: "Request") -> str:
-    default = 443 if request.url.scheme == "https" else 80
-    return f"baton_studio_{request.url.port or default}"
+    port = request.headers.get("host", "").rpartition(":")[2]
+    default = "443" if request.scope["scheme"] == "https" else "80"
+    return f"baton_studio_{port if port.isdecimal() else default}"
