@@ -34,8 +34,17 @@ def _words(text: str) -> list[str]:
 
 def test_both_readmes_have_the_same_code() -> None:
     fences = [match.group(0) for match in FENCE.finditer(ENGLISH)]
-    assert [fence.partition("\n")[0] for fence in fences] == ["```python", "```sh"]
+    assert [fence.partition("\n")[0] for fence in fences] == ["```python", "```sh", "```sh"]
     assert [match.group(0) for match in FENCE.finditer(CHINESE)] == fences
+
+
+@BOTH
+def test_a_checkout_needs_two_commands(text: str) -> None:
+    assert f"`git clone {PROJECT['urls']['Repository']}`" in text
+    *_, commands = [match.group(0).splitlines()[1:-1] for match in FENCE.finditer(text)]
+    assert [command.partition("#")[0].split() for command in commands] == [["make", "demo"], ["make", "test"]]
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    assert {"demo:", "test:"} <= {line.split(" ")[0] for line in makefile.splitlines()}
 
 
 @pytest.mark.parametrize("pattern", [r"^(#+) ", r"^\|(?=-)(.*)$", r"^(- \*\*)", r"(width=\S+)"])

@@ -63,7 +63,7 @@ class Reader:
         printed: list[str] = []
         for line in commands_in(self._readme):
             match shlex.split(line, comments=True):
-                case ["pip", "install", *_]:
+                case ["pip", "install", *_] | ["make", "demo" | "test"]:
                     pass
                 case ["baton", "demo", *options] if "scripted" in options:
                     printed.append(await self.run(line))
