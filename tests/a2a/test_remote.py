@@ -1,6 +1,7 @@
 """A remote service as an agent: ours, and one made with the plain SDK."""
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import pytest
 from a2a.types.a2a_pb2 import AgentCard
 from pydantic import BaseModel
+from tests.hostile_schemas import UNUSABLE
 from tests.ports import reserved_port
 from tests.serve.a2a.clients import served
-from tests.serve.a2a.sdk_service import sdk_service
+from tests.serve.a2a.sdk_service import ASK_WITH, sdk_service
 from tests.waiting import PATIENCE, until
 
 from batonkit import Agent, RunContext, Runner, agent, handoff, then_transfer, tool
@@ -20,7 +22,7 @@ from batonkit.agents import AgentContext
 from batonkit.errors import ModelRequestError, RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
 from batonkit.handoffs import HandoffInputData
 from batonkit.handoffs.filters import keep_last
-from batonkit.log import HistoryEntry, TextDelta
+from batonkit.log import HistoryEntry, InterruptRaised, TextDelta
 from batonkit.messages import Message, text_of
 from batonkit.runs import HistoryOptions
 from batonkit.serve.a2a import a2a_app
@@ -65,6 +67,19 @@ async def test_a_transfer_to_a_remote_agent_streams_its_words() -> None:
         assert heard == ["It is ", "sunny."]
         (request,) = model.requests
         assert "How is Rome?" in str(request.messages)
+        await remote.close()
+
+
+@pytest.mark.parametrize("name", [name for name in UNUSABLE if "levels" not in name])
+async def test_a_question_with_an_unsafe_schema_is_not_asked(name: str, port: int) -> None:
+    # Protobuf refuses more than 100 levels itself.
+    schema, reason = UNUSABLE[name]
+    async with served(sdk_service(port), port) as url:
+        remote = RemoteAgent(url, name="Plain")
+        runner = Runner(remote, store="memory:")
+        with pytest.raises(RemoteError, match=f"its question cannot be asked: .*{reason}"):
+            await runner.run(ASK_WITH + json.dumps(schema), run_id="r")
+        assert not [event for event in await runner.runs.events("r") if isinstance(event, InterruptRaised)]
         await remote.close()
 
 

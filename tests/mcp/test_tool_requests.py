@@ -11,11 +11,12 @@ from mcp.server.mcpserver import MCPServer as SDKServer
 from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp_types import CreateMessageResult, ElicitRequestURLParams, ListRootsResult, SamplingMessage, TextContent
 from pydantic import BaseModel
+from tests.hostile_schemas import UNUSABLE
 from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
 from batonkit import Agent, Runner
 from batonkit.errors import AnswerError
-from batonkit.log import StepCompleted
+from batonkit.log import InterruptRaised, StepCompleted
 from batonkit.mcp import MCPToolset
 from batonkit.models import ModelRequest
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call
@@ -93,6 +94,115 @@ async def test_an_elicitation_survives_a_crash_after_every_event() -> None:
         normalize=lambda line: re.sub(r'"requestState":"[^"]+"', "", line),
     )
     assert report.crashes >= report.events > 10
+
+
+def asking_server(schema: dict[str, Any]) -> SDKServer:
+    """Create a server whose tool elicits an answer with this schema."""
+
+    class Form(BaseModel):
+        @classmethod
+        def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+            return schema
+
+    server = SDKServer("hostile")
+
+    async def ask_form(ctx: Context) -> Elicit[Form]:
+        return Elicit("What?", Form)
+
+    @server.tool()
+    async def ask(form: Annotated[ElicitationResult[Form], Resolve(ask_form)]) -> str:
+        return form.action
+
+    return server
+
+
+# The SDK refuses forms that are no objects or whose fields have no plain type; with the newest protocol it drops more.
+UNUSABLE_FORMS: dict[tuple[str, str], dict[str, Any]] = {
+    **{
+        ("legacy", name): {"type": "object", "properties": {}, **schema}
+        for name, (schema, _) in UNUSABLE.items()
+        if {"type", "properties"}.isdisjoint(schema)
+    },
+    **{
+        ("auto", name): {"type": "object", "properties": {"a": {"type": "string", **UNUSABLE[name][0]}}}
+        for name in ("a web address", "a file", "too large", "a lookahead", "an enormous pattern")
+    },
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE_FORMS)
+async def test_a_question_with_an_unsafe_schema_is_not_asked(case: tuple[Any, str]) -> None:
+    toolset = MCPToolset(asking_server(UNUSABLE_FORMS[case]), protocol_version=case[0])
+    runner, _ = runner_with_calls(toolset, [call("ask")])
+    result = await runner.run("hi")
+    assert result.status == "completed"
+    assert "the question was not asked: interrupt(schema=…) cannot be used: " in str(tool_results(result))
+    assert not [event for event in result.events if isinstance(event, InterruptRaised)]
+
+
+def listing_server(schema: dict[str, Any], content: Any) -> SDKServer:
+    """Create a server whose tool has this output schema and returns this content."""
+    server = SDKServer("hostile")
+
+    @server.tool()
+    async def search() -> dict[str, Any]:
+        return content
+
+    manager: Any = getattr(server, "_tool_manager")  # noqa: B009 - the SDK has no way to choose a schema
+    [registered] = manager.list_tools()
+    registered.fn_metadata.output_schema = schema
+    return server
+
+
+# The SDK's server cannot send the others.
+UNUSABLE_OUTPUTS = {
+    name: {"type": "object", **schema}
+    for name, (schema, _) in UNUSABLE.items()
+    if name not in ("null", "too many levels", "endless levels", "a wrong type", "an unknown type")
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE_OUTPUTS)
+async def test_an_unsafe_output_schema_is_not_applied(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "baton.mcp")
+    toolset = MCPToolset(listing_server(UNUSABLE_OUTPUTS[name], {"a": "aaa"}))
+    [result] = await call_tools(toolset, ("search", {}))
+    assert "aaa" in str(result)
+    assert "the result of tool `search` is used unchecked: the " in caplog.text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": 5},
+        {"required": 5},
+        {"$defs": 5},
+        {"properties": {"a": {"$ref": 5}}, "required": ["a"]},
+        {"properties": {"a": {"$ref": "http://127.0.0.1:9/"}}},
+    ],
+)
+async def test_an_unsafe_input_schema_is_not_made_strict(schema: dict[str, Any]) -> None:
+    server = SDKServer("hostile")
+
+    @server.tool()
+    async def search(a: str = "") -> str:
+        return "found"
+
+    manager: Any = getattr(server, "_tool_manager")  # noqa: B009 - the SDK has no way to choose a schema
+    [registered] = manager.list_tools()
+    registered.parameters = {"type": "object", **schema}
+    runner, model = runner_with_calls(MCPToolset(server, strict=True), [call("search", a="x")])
+    assert tool_results(await runner.run("hi")) == ["found"]
+    [offered] = model.requests[0].tools
+    assert not offered.strict
+
+
+async def test_a_result_is_checked_against_the_output_schema() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    [accepted] = await call_tools(MCPToolset(listing_server(schema, {"a": "aaa"})), ("search", {}))
+    assert "aaa" in str(accepted)
+    [refused] = await call_tools(MCPToolset(listing_server(schema, {"a": "a" * 5000 + "!"})), ("search", {}))
+    assert "tool `search` returned an invalid result: a: " in str(refused)
 
 
 async def test_an_answer_of_false_declines_the_elicitation() -> None:

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
+from tests.hostile_schemas import UNUSABLE
 from tests.runs.recording_store import RecordingStore, get_record, load_events
 
 from batonkit import Agent, AgentContext, RunContext, Runner, agent, tool
-from batonkit.errors import AnswerError, NotEncodableError
-from batonkit.log import InterruptAnswered
+from batonkit.errors import AnswerError, NotEncodableError, SetupError
+from batonkit.log import InterruptAnswered, InterruptRaised
 from batonkit.messages import ToolMessage
 from batonkit.testing import ScriptedModel, call
 
@@ -93,6 +95,33 @@ async def test_an_invalid_answer_is_refused_and_nothing_is_written(schema: Any, 
         assert (await runner.resume("r")).interrupts == waiting.interrupts
     record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("suspended", 0.0)
+    assert answers == []
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_a_question_with_an_unsafe_schema_is_not_asked(name: str) -> None:
+    schema, reason = UNUSABLE[name]
+    store = RecordingStore()
+    with pytest.raises(SetupError, match=rf"^interrupt\(schema=…\) cannot be used: .*{reason}"):
+        await runner_asking_for(schema, [], store).run("hi", run_id="r")
+    assert not [event for event in await load_events(store, "r") if isinstance(event, InterruptRaised)]
+
+
+@pytest.mark.parametrize("name", ["a web address", "a file", "a wrong type", "itself", "a lookahead"])
+async def test_an_unsafe_schema_in_a_log_makes_an_answer_invalid(name: str) -> None:
+    # Another version, or another program, may have written the log.
+    answers: list[Any] = []
+    runner = runner_asking_for({"type": "string"}, answers)
+    waiting = await runner.run("hi")
+    schema, reason = UNUSABLE[name]
+    events = [
+        replace(event, schema=schema) if isinstance(event, InterruptRaised) else event
+        for event in await runner.runs.events(waiting.run_id)
+    ]
+    other = runner_asking_for({"type": "string"}, answers)
+    run_id = await other.runs.load(events)
+    with pytest.raises(AnswerError, match=f"cannot be checked: .*{reason}"):
+        await other.resume(run_id, "aaa")
     assert answers == []
 
 

@@ -171,7 +171,10 @@ class RemoteAgent(BaseAgent[Any, Any]):
             if outcome["state"] not in ("input_required", "auth_required"):
                 raise self._failure(outcome, sent)
             question = _question(self.name, outcome, sent)
-            answer = await ctx.interrupt(question, schema=question["schema"])
+            try:
+                answer = await ctx.interrupt(question, schema=question["schema"])
+            except SetupError as error:
+                raise RemoteError(self.name, f"its question cannot be asked: {error}", task_id=sent["task"]) from None
             await ctx.step("a2a.answer", partial(self._answer, ctx, task, sent, question, answer))
 
     @property

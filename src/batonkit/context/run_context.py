@@ -27,6 +27,7 @@ from ..log import (
 )
 from ..log.once_calls import idempotency_key
 from ..messages import ToolCall, Usage
+from .json_schemas import JSONSchema, SchemaError
 from .run_state import LiveConversation, RunState, resolve_time
 from .values import Values, to_json_value
 
@@ -263,7 +264,8 @@ class RunContext(Struct, Generic[C], eq=False):
 
         Raises:
             InterruptExpiredError: The deadline has passed, and `on_expiry` is `"fail"`.
-            SetupError: pydantic cannot validate `schema`, or the default answer does not fit.
+            SetupError: pydantic cannot validate `schema`, it is no JSON schema that can be used safely, or the default
+                answer does not fit.
         """
         self._asked += 1
         key = keys.interrupt(self._scope, self._asked)
@@ -387,9 +389,16 @@ def _check_default(on_expiry: object, schema: Any) -> Default | None:
 
 
 def _json_schema(kind: Any) -> dict[str, Any] | None:
-    if kind is None or isinstance(kind, dict):
-        return cast("dict[str, Any] | None", kind)
-    return _make_adapter(_SCHEMA, kind).json_schema()
+    """Return the schema of an answer. Raises SetupError if answers cannot be checked against it."""
+    if kind is None:
+        return None
+    is_json = isinstance(kind, dict)
+    schema = cast("dict[str, Any]", kind) if is_json else _make_adapter(_SCHEMA, kind).json_schema()
+    try:
+        JSONSchema(schema)
+    except SchemaError as error:
+        raise SetupError(f"{_SCHEMA} cannot be used: {error}") from None
+    return schema
 
 
 def _make_adapter(argument: str, kind: Any) -> "TypeAdapter[Any]":

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import mcp_types as types
 
-from ..errors import SetupError
+from ..context.json_schemas import JSONSchema, SchemaError
+from ..errors import SetupError, ToolError
 from ..handoffs.input_type import strict_schema
 from ..messages import Audio, Content, Data, File, Image, Part, Text, ToolSpec, to_media
 from ..tools import ToolEffect, ToolResult
+from .transports import logger
 
 MAX_NAME_LENGTH = 64
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
@@ -60,6 +62,10 @@ def is_repeatable(tool: types.Tool) -> bool:
 def _strict_copy(tool: types.Tool) -> dict[str, Any] | None:
     """Copy the schema with optional properties nullable; None if strict mode cannot express it."""
     schema = tool.input_schema
+    try:
+        JSONSchema(schema)
+    except SchemaError:
+        return None
     optional = optional_properties(schema)
     properties: dict[str, Any] = {}
     for name, given in schema.get("properties", {}).items():
@@ -83,6 +89,27 @@ def _has_optional_parts(node: Any) -> bool:
     if isinstance(schema.get("properties"), dict) and optional_properties(schema):
         return True
     return any(map(_has_optional_parts, schema.values()))
+
+
+def check_result(tool: types.Tool, result: types.CallToolResult) -> None:
+    """Check the result of a call against the tool's output schema, if that can be used.
+
+    Raises:
+        ToolError: It does not fit.
+    """
+    if tool.output_schema is None or result.is_error:
+        return
+    if "structured_content" not in result.model_fields_set:
+        problems = ["it has no structured content, and the tool has an output schema"]
+    else:
+        try:
+            problems = JSONSchema(tool.output_schema).problems("the result", result.structured_content)
+        except SchemaError as error:
+            # The call has been executed: an error would suggest to call it again.
+            logger.warning("the result of tool `%s` is used unchecked: %s", tool.name, error)
+            return
+    if problems:
+        raise ToolError(f"tool `{tool.name}` returned an invalid result: {'; '.join(problems)}", tool=tool.name)
 
 
 def to_tool_result(result: types.CallToolResult) -> ToolResult:

@@ -245,6 +245,7 @@ class MCPSession:
             self._auth_state.is_opening = False
             self._client = client
             _randomize_request_ids(client.session)
+            _leave_results_unchecked(client.session)
             listener = await self._start_listening(client)
             opened.set_result(None)
             try:
@@ -408,3 +409,17 @@ def _randomize_request_ids(session: ClientSession) -> None:
     """
     dispatcher: Any = session._dispatcher
     dispatcher._next_id = randrange(1_000, 2**31)
+
+
+def _leave_results_unchecked(session: ClientSession) -> None:
+    """Prevent the SDK from checking the results of tools.
+
+    A server's output schema could keep it busy for hours. `check_result` of `convert.py` checks them, within limits.
+    The SDK has no option for it.
+    """
+
+    async def accept(name: str, result: types.CallToolResult) -> None:
+        """Accept a result."""
+
+    unchecked: Any = session
+    unchecked.validate_tool_result = accept

@@ -16,7 +16,7 @@ from mcp import ClientSession
 from ..agents import AgentContext
 from ..agents.compiled import CompiledAgent
 from ..context import RunContext
-from ..errors import ToolError, ToolsUnavailableError
+from ..errors import SetupError, ToolError, ToolsUnavailableError
 from ..log import InterruptRaised, StepCompleted, keys
 from ..log.events import payload_fields
 from ..messages import AssistantMessage, Message, ToolSpec, UserMessage, answer_of
@@ -26,7 +26,7 @@ from ..tools import ToolResult
 from ..tools.base_tool import parse_json_object
 from .auth import AuthorizationCode
 from .connection import MCPConnection, unknown_outcome
-from .convert import declared_effect, is_repeatable, optional_properties, to_part, to_tool_result
+from .convert import check_result, declared_effect, is_repeatable, optional_properties, to_part, to_tool_result
 from .mcp_session import refusal
 from .oauth import AuthorizationCodeFlow, ConcurrentAuth
 from .transports import AuthorizationRequiredError, MCPTransport, StreamableHTTPTransport
@@ -72,6 +72,7 @@ class MCPCall:
             if step is None:
                 result = await self._next_round(required, responses)
                 if isinstance(result, types.CallToolResult):
+                    check_result(self._tool, result)
                     return to_tool_result(result)
                 request = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
                 step = StepCompleted(key, ctx._origin, time(), "mcp", request)
@@ -91,17 +92,20 @@ class MCPCall:
             case types.ListRootsRequest():
                 return self._settings.list_roots()
 
-    async def _elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def _elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         question = {"kind": ELICITATION, "server": self._server, "tool": self._tool.name, "message": params.message}
         if isinstance(params, types.ElicitRequestURLParams):
             agrees = await self._ctx.interrupt({**question, "url": params.url}, schema={"type": "boolean"})
             return types.ElicitResult(action="accept" if agrees else "decline")
-        # False declines.
-        schema: dict[str, Any] = {"anyOf": [dict(params.requested_schema), {"const": False}]}
-        answer = await self._ctx.interrupt(question, schema=schema)
+        # An answer is an object with the fields of the form; False declines.
+        form = {**params.requested_schema, "type": "object"}
+        try:
+            answer = await self._ctx.interrupt(question, schema={"anyOf": [form, {"const": False}]})
+        except SetupError as error:
+            return refusal(f"the question was not asked: {error}")
         if answer is False:
             return types.ElicitResult(action="decline")
-        return types.ElicitResult(action="accept", content={**_defaults(params.requested_schema), **answer})
+        return types.ElicitResult(action="accept", content={**_defaults(form), **answer})
 
     async def _sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult | types.ErrorData:
         if not self._settings.allow_sampling:
@@ -227,8 +231,8 @@ class MCPCall:
 
 
 def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, dict[str, Any]] = form.get("properties", {})
-    return {name: field["default"] for name, field in fields.items() if "default" in field}
+    fields: dict[str, Any] = form.get("properties", {})
+    return {name: field["default"] for name, field in fields.items() if isinstance(field, dict) and "default" in field}
 
 
 def _compiled_agent(ctx: RunContext[Any]) -> CompiledAgent | None:

@@ -9,6 +9,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from .._wording import show, type_of
+from ..context.json_schemas import JSONSchema, SchemaError
 from ..context.values import to_json_value
 from ..errors import AnswerError, InterruptExpiredError, RunError, quote_names
 from ..log import events as types
@@ -193,15 +194,12 @@ def _tool_question_kind(interrupt: types.InterruptRaised) -> Any:
 
 
 def _check_schema(id: str, answer: Any, schema: dict[str, Any]) -> None:
-    from jsonschema import Draft202012Validator
-
-    problems: list[str] = []
-    validator: Any = Draft202012Validator(schema)
-    for problem in validator.iter_errors(answer):
-        place = ".".join(str(step) for step in problem.absolute_path) or "the answer"
-        problems.append(f"{place}: {problem.message}")
+    try:
+        problems = JSONSchema(schema).problems("the answer", answer)
+    except SchemaError as error:
+        raise AnswerError(f"the answer to `{id}` cannot be checked: {error}") from None
     if problems:
-        raise AnswerError(f"the answer to `{id}` does not fit its schema: {'; '.join(problems[:5])}")
+        raise AnswerError(f"the answer to `{id}` does not fit its schema: {'; '.join(problems)}")
 
 
 def fork_events(

@@ -1,5 +1,6 @@
 """A service written with the official SDK only."""
 
+import json
 from typing import Any
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -18,7 +19,12 @@ from a2a.types.a2a_pb2 import (
     TaskState,
     TaskStatus,
 )
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Value
 from starlette.applications import Starlette
+
+ASK_WITH = "ask with the schema "
+"""The beginning of a message after which the service asks a question with this schema."""
 
 
 class _Executor(AgentExecutor):
@@ -38,6 +44,9 @@ class _Executor(AgentExecutor):
         await updater.start_work()
         if text == "ask":
             await updater.requires_input(updater.new_agent_message([Part(text="Which city?")]))
+        elif text.startswith(ASK_WITH):
+            data = ParseDict({"interruptId": "1", "schema": json.loads(text.removeprefix(ASK_WITH))}, Value())
+            await updater.requires_input(updater.new_agent_message([Part(text="Which city?"), Part(data=data)]))
         elif text == "fail":
             await updater.failed(updater.new_agent_message([Part(text="no")]))
         elif text == "refuse":

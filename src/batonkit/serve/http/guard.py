@@ -151,7 +151,7 @@ def _require_loopback(request: Request) -> None:
 
 
 def _host_name(request: Request) -> str:
-    """Return the host name of the one Host header, or "" if there is none, another one, or it is malformed.
+    """Return the name in the Host header; "" if it is malformed, or not exactly one.
 
     Not `request.url`: Starlette puts the server's own address there if it cannot parse the header.
     """

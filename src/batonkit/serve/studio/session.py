@@ -56,7 +56,7 @@ class StudioSession(Auth):
 
 
 class DeveloperAuth(Auth):
-    """A scheme for Studio: the credentials of another one, if their principal sees the runs of all owners.
+    """The credentials of another scheme, if their principal sees the runs of all owners.
 
     Studio shows every run, and a fork can run tools with any arguments.
 
