@@ -67,8 +67,8 @@ class _Watched:
         for key, messages in found.items():
             if messages != read[key]:
                 self._report(result, f"read before {key}", messages, read[key])
-        of_log = list(map(_plain, reads.fold.main.entries))
-        of_run = list(map(_plain, result._history.entries))
+        of_log = list(map(_plain, reads.fold.main.passed_entries()))
+        of_run = list(map(_plain, result._history.passed_entries()))
         if result.status != "completed":
             # Some agents may have stopped between the record of an event and the end of the turn.
             of_log = [entry for entry in of_log if entry in of_run]

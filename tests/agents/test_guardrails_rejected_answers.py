@@ -61,20 +61,22 @@ async def speaker(ctx: AgentContext) -> None:
     await ctx.say("It is swordfish.")
 
 
-TEAMS: dict[str, BaseAgent[Any, Any]] = {
-    "text": answering(),
-    "JSON": answering("Desk", '{"text": "swordfish"}', output_type=dict[str, str]),
-    "the final result of a tool": answering("Desk", call("reveal"), tools=[reveal]),
-    "the final result among others": answering("Desk", [call("count"), call("reveal")], tools=[count, reveal]),
-    "the result that stops the agent": answering(
-        "Desk", call("look"), tools=[look], tool_use_behavior=StopAt(["look"])
-    ),
-    "an exit": answering("Desk", call("exit", final_result="It is swordfish."), exit_tool=True),
-    "a message of a function": speaker,
-    "a sequence": SequentialAgent("Steps", sub_agents=[answering("First", "Well…"), answering("Last")]),
-    "a loop": LoopAgent("Loop", sub_agents=[answering()], max_iterations=1),
-    "parallel branches": ParallelAgent("Both", sub_agents=[answering("One"), answering("Two", "Nothing.")]),
-}
+def make_teams() -> dict[str, BaseAgent[Any, Any]]:
+    """Return agents that answer with the password, each in its own way."""
+    return {
+        "text": answering(),
+        "JSON": answering("Desk", '{"text": "swordfish"}', output_type=dict[str, str]),
+        "the final result of a tool": answering("Desk", call("reveal"), tools=[reveal]),
+        "the final result among others": answering("Desk", [call("count"), call("reveal")], tools=[count, reveal]),
+        "the result that stops the agent": answering(
+            "Desk", call("look"), tools=[look], tool_use_behavior=StopAt(["look"])
+        ),
+        "an exit": answering("Desk", call("exit", final_result="It is swordfish."), exit_tool=True),
+        "a message of a function": speaker,
+        "a sequence": SequentialAgent("Steps", sub_agents=[answering("First", "Well…"), answering("Last")]),
+        "a loop": LoopAgent("Loop", sub_agents=[answering()], max_iterations=1),
+        "parallel branches": ParallelAgent("Both", sub_agents=[answering("One"), answering("Two", "Nothing.")]),
+    }
 
 
 def text_of_all(messages: Sequence[Message]) -> str:
@@ -82,10 +84,10 @@ def text_of_all(messages: Sequence[Message]) -> str:
     return "\n".join(map(repr, messages))
 
 
-@pytest.mark.parametrize("form", TEAMS)
+@pytest.mark.parametrize("form", make_teams())
 async def test_a_rejected_answer_is_logged_and_read_by_no_one(form: str) -> None:
     store = MemoryStore()
-    team = with_guardrails(TEAMS[form], output_guardrails=[no_secrets])
+    team = with_guardrails(make_teams()[form], output_guardrails=[no_secrets])
     stream = Runner(team, store=store).stream("The password?", thread="t")
     with pytest.raises(GuardrailTrippedError):
         await stream._drive()

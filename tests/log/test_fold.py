@@ -239,7 +239,6 @@ async def test_inner_agents_with_textual_keys_are_in_the_order_of_their_start() 
 
 
 IGNORED = {
-    "AgentFinished",
     "TaskOpened",
     "InterruptRaised",
     "InterruptAnswered",

@@ -162,6 +162,20 @@ class Flow(Protocol):
         ...
 
 
+class ChecksMessages(Protocol):
+    """Checks what the user says while an agent is active."""
+
+    async def check_message(
+        self, ctx: "AgentContext[Any]", scope: str, messages: Sequence[Message]
+    ) -> Exception | None:
+        """Check the last of these messages, and record that in a scope; return the error if it is rejected."""
+        ...
+
+    def recall_message(self, ctx: "AgentContext[Any]", scope: str) -> None:
+        """Repeat what the recorded checks of a message have changed."""
+        ...
+
+
 class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
     """The context of one activation of an agent: a `RunContext` with the conversation."""
 
@@ -178,6 +192,8 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
     """True if a tool has asked to end the loop around this agent."""
     _calls: AgentCalls
     """The model calls and tool calls of the agent, with everything that surrounds them."""
+    _input_checks: tuple[ChecksMessages, ...] = ()
+    """The input guardrails around the agent, outermost first."""
     _said: int = 0
     _task: TaskTools | None = None
     """The tools with which the agent ends its task, if it works on one."""

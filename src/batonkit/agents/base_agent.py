@@ -130,6 +130,10 @@ class BaseAgent(ABC, Generic[C, Out]):
         """The types of the context object that its tools need, by tool."""
         return {}
 
+    def _guardrail_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the guardrails that check what it reads, and of those that check its answer."""
+        return (), ()
+
     def _inner_policies(self) -> "tuple[str | HistoryFunction, ...]":
         """The history policies of the agents that are its tools, if they read its history."""
         return ()

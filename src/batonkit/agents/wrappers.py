@@ -50,6 +50,9 @@ class AgentWrapper(BaseAgent[C, Out]):
     def _required_contexts(self) -> dict[str, Any]:
         return self.inner._required_contexts()
 
+    def _guardrail_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.inner._guardrail_names()
+
     def _inner_policies(self) -> tuple[str | HistoryFunction, ...]:
         return self.inner._inner_policies()
 

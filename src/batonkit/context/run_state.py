@@ -156,8 +156,8 @@ class SentMessage(Struct, frozen=True):
     """The id of the waiting message, or the key of the event that it comes from."""
 
 
-RecordMessages: TypeAlias = Callable[[Sequence[SentMessage]], Sequence[UserMessageAdded]]
-"""Returns the events that record messages."""
+RecordMessage: TypeAlias = Callable[[Sequence[SentMessage]], Awaitable[Sequence[UserMessageAdded]]]
+"""Checks the parts of a message, and returns the events that record them."""
 
 
 class LeaseGuard(Protocol):
@@ -181,11 +181,11 @@ class LeaseGuard(Protocol):
         """Return the time of the store's clock."""
         ...
 
-    async def take_messages(self, record: RecordMessages) -> Sequence[UserMessageAdded]:
-        """Take the messages that steer the run, and store their events in one transaction.
+    async def take_message(self, record: RecordMessage) -> Sequence[UserMessageAdded]:
+        """Take the next message that steers the run, and store its events in the same transaction.
 
         Returns:
-            The events; they are stored and delivered, but not part of the log yet.
+            The events; they are stored and delivered, but not part of the log yet. None are left if there are none.
         """
         ...
 

@@ -165,6 +165,8 @@ class RunStarted(Event, frozen=True):
     """The calls of earlier runs of the thread whose outcome is unknown."""
     original_calls: tuple[OriginalCall, ...] = ()
     """The calls of the run that it was forked from, without those whose results were copied."""
+    input_guardrails: tuple[str, ...] = ()
+    """The input guardrails of that agent; see `AgentStarted`."""
 
 
 class RunResumed(Event, frozen=True):
@@ -209,6 +211,10 @@ class AgentStarted(Event, frozen=True):
     """
     value_changes: ValueChanges | None = None
     """The changes that a history function made to the run's values."""
+    input_guardrails: tuple[str, ...] = ()
+    """The guardrails that check what it reads. Until all have passed, threads do not hold the input of the run."""
+    output_guardrails: tuple[str, ...] = ()
+    """The guardrails that check its answer. Until it has finished, no one else reads what it has answered."""
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -297,6 +303,8 @@ class UserMessageAdded(Event, frozen=True):
     """The id of the waiting message, or the key of the `RunResumed` event, that it comes from; "" if none."""
     speech: SpeechInterval | None = None
     """The time in which the user spoke, if the provider detected it."""
+    withheld: bool = False
+    """True if an input guardrail rejected it: no agent reads it."""
 
     @property
     def text(self) -> str:

@@ -31,7 +31,7 @@ from .events import (
 )
 from .history import History
 from .once_calls import OUTCOME_UNKNOWN, CallsInDoubt
-from .rejected_answers import rejected_activation
+from .withholding import is_said_in, rejected_activation
 
 NO_RESULT = "This call did not finish."
 """The result of a tool call that never got one."""
@@ -91,6 +91,7 @@ class RunFold(Struct, eq=False):
         id = event.origin.id
         if not id:
             return
+        self._leave_unchecked(event)
         if type(event) is AgentStarted:
             self._enter(event)
         elif id in self._branches and _ends_branches(event):
@@ -111,6 +112,23 @@ class RunFold(Struct, eq=False):
             elif type(event) is ToolReturned:
                 self.settled += event.settles
 
+    def _leave_unchecked(self, event: Event) -> None:
+        """Join the branches of activations that are over, and whose answers are withheld now."""
+        history = self.history_of(event.origin.id)
+        if not history.unchecked:
+            return
+        for over in history.over_before(event):
+            for owner in sorted(self._branches, key=len, reverse=True):
+                if owner == over or keys.contains(over, owner):
+                    self._join(owner)
+            if over in history.unchecked.answers:
+                self._drop_summaries(over)
+        history.leave_before(event)
+
+    def _drop_summaries(self, activation: str) -> None:
+        """Drop the summaries that may hold what an activation has answered."""
+        self._summaries = [each for each in self._summaries if not is_said_in(activation, each[0])]
+
     def join_branches(self) -> None:
         """Join the branches of activations that have not gone on, as the run does when it stops."""
         for owner in sorted(self._branches, key=len, reverse=True):
@@ -124,6 +142,10 @@ class RunFold(Struct, eq=False):
             if len(history.entries) > before and _item_of(history.entries[-1].key) is not None:
                 self._place_items(history, before)
         self.join_branches()
+        for activation in self.main.unchecked.answers:
+            self._drop_summaries(activation)
+        if self.main.unchecked.input:
+            self._summaries = [each for each in self._summaries if each[1].upto.run_id != self.main.run_id]
 
     def _missing_result(self, call: str) -> str:
         return OUTCOME_UNKNOWN if self.doubts.has(call) else NO_RESULT
@@ -294,7 +316,7 @@ def read_finished(events: Sequence[Event]) -> FoldedRun:
     state = fold(require_known_events(events))
     state.finish()
     run_id = state.main.run_id
-    kept = _without_corrections(state.main.entries)
+    kept = _without_corrections(state.main.passed_entries())
     positions = {id(entry): position for position, entry in enumerate(kept)}
     origins: dict[str, Origin] = {}
     entries = [_as_earlier(entry, run_id, origins) for entry in kept]

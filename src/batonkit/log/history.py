@@ -26,6 +26,7 @@ from .entries import (
 )
 from .event import Event, Origin
 from .events import (
+    AgentFinished,
     AgentResponded,
     AgentStarted,
     ControlTransferred,
@@ -41,9 +42,10 @@ from .events import (
     ToolReturned,
     UserMessageAdded,
 )
-from .rejected_answers import rejected_activation, withhold_answers
+from .withholding import Unchecked, has_passed, is_said_in, rejected_activation, withhold_answers
 
 _WHOLE = (WHOLE_MESSAGE,)
+_GOES_ON = (AgentStarted, AgentResponded, ControlTransferred, AgentFinished)
 
 
 class CompactedPrefix(Struct, frozen=True):
@@ -94,6 +96,7 @@ class History:
         "run_id",
         "skipped",
         "turns",
+        "unchecked",
         "views",
     )
 
@@ -113,6 +116,8 @@ class History:
         """The beginning of the history of a nested flow, until an event has recorded it."""
         self.turns: dict[str, _OpenTurn] = {}
         """The responses that wait for results of their calls, by key."""
+        self.unchecked = Unchecked()
+        """What guardrails have not let pass."""
         self.hidden_at: list[int] = []
         """The positions of entries with hidden parts, in ascending order."""
         self.compacted: list[CompactedPrefix] = []
@@ -156,12 +161,15 @@ class History:
             shift = len(self.entries) - mark
             self.hidden_at.extend([place + shift for place in branch.hidden_at if place >= mark])
         self.entries.extend(branch.entries[mark:])
+        self.unchecked.add(branch.unchecked)
 
     def apply(self, event: Event, origin: Origin | None = None) -> None:
         """Add what an event changes in what agents read.
 
         `origin` is the activation, if the event was decoded: a view recognizes its own messages by that object.
         """
+        if self.unchecked:
+            self.leave_before(event)
         fold = _FOLDS.get(type(event))
         if fold is not None:
             fold(self, event, origin or event.origin)
@@ -213,10 +221,34 @@ class History:
         """Remove what the agents of a scope have added; what the user said stays."""
         self.compacted[:] = [prefix for prefix in self.compacted if not keys.is_effect_of(scope, prefix.key)]
         self.turns = {key: turn for key, turn in self.turns.items() if not keys.is_effect_of(scope, key)}
+        self.unchecked.forget(scope)
         self._replace([e for e in self.entries if e.origin is None or not keys.is_effect_of(scope, e.key)])
 
-    def withhold(self, activation: str) -> None:
-        """Remove the answers of an activation and of agents inside it, which were rejected."""
+    def over_before(self, event: Event) -> list[str]:
+        """Return the activations with unchecked content that are over, because another one goes on with this event."""
+        return self.unchecked.left_by(event.origin.id) if isinstance(event, _GOES_ON) else []
+
+    def leave_before(self, event: Event) -> None:
+        """Remove the unchecked answers of activations that are over, because another one goes on with this event."""
+        for over in self.over_before(event):
+            self.abandon(over)
+            self.unchecked.finish(over)
+
+    def abandon(self, activation: str) -> None:
+        """Remove the answers of an activation that failed, if they would have been checked."""
+        if activation in self.unchecked.answers:
+            self._withhold(activation)
+
+    def passed_entries(self) -> Sequence[HistoryEntry]:
+        """Return the entries that are read if the run stops here: without what guardrails have not let pass."""
+        left: list[HistoryEntry] = self.entries
+        for activation in self.unchecked.answers:
+            left = [entry for entry in withhold_answers(left, activation) if entry is not None]
+        return [entry for entry in left if has_passed(entry, self.unchecked)]
+
+    def _withhold(self, activation: str) -> None:
+        """Remove the answers of an activation and of agents inside it."""
+        self.compacted[:] = [prefix for prefix in self.compacted if not is_said_in(activation, prefix.key)]
         left = withhold_answers(self.entries, activation)
         self.compacted[:] = [
             replace(prefix, stop=sum(each is not None for each in left[: prefix.stop])) for prefix in self.compacted
@@ -233,6 +265,8 @@ class History:
 
 def _start_run(history: History, event: RunStarted, origin: Origin) -> None:
     history.run_id = event.run_id
+    # Known before the agent starts, because the run may be cancelled before that.
+    history.unchecked.start(keys.activation("", 1), event.input_guardrails, ())
     _restore_summaries(history, event.summaries)
     history.entries.extend([HistoryEntry(message, key=event.key) for message in event.input])
     history.inputs = len(history.entries)
@@ -251,6 +285,7 @@ def _restore_summaries(history: History, summaries: Iterable[HistorySummary]) ->
 
 def _start_agent(history: History, event: AgentStarted, origin: Origin) -> None:
     history.opening = None
+    history.unchecked.start(event.origin.id, event.input_guardrails, event.output_guardrails)
     if event.opens is not None:
         for entry in history.entries[len(history.entries) - len(event.opens.input) :]:
             entry.key = event.key
@@ -332,7 +367,8 @@ def _find_answer(results: Sequence[ToolReturned | None]) -> int | None:
 
 
 def _add_user_message(history: History, event: UserMessageAdded, origin: Origin) -> None:
-    history.entries.append(HistoryEntry(event.message, key=event.key))
+    if not event.withheld:
+        history.entries.append(HistoryEntry(event.message, key=event.key))
 
 
 def _add_payload(history: History, event: ControlTransferred, origin: Origin) -> None:
@@ -382,7 +418,13 @@ def _complete_step(history: History, event: StepCompleted, origin: Origin) -> No
     if keys.name(event.key) == keys.FAILED:
         _report_failure(history, event, origin)
     elif activation := rejected_activation(event):
-        history.withhold(activation)
+        history._withhold(activation)
+    else:
+        history.unchecked.note_verdict(event)
+
+
+def _finish_agent(history: History, event: AgentFinished, origin: Origin) -> None:
+    history.unchecked.finish(event.origin.id)
 
 
 def _report_failure(history: History, event: StepCompleted, origin: Origin) -> None:
@@ -414,5 +456,6 @@ _FOLDS: dict[type[Event], Callable[[History, Any, Origin], None]] = {
     TaskEnded: _end_task,
     HistoryCompacted: _compact,
     StepCompleted: _complete_step,
+    AgentFinished: _finish_agent,
     ResponseTruncated: _truncate_response,
 }

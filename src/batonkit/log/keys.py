@@ -40,6 +40,7 @@ HOOK: Final = "hook:"
 MIDDLEWARE: Final = "mw:"
 """Prefix of the part of a key that stands for middleware."""
 
+_FURTHER_ATTEMPT: Final = re.compile(r"/mw:again/\d+\Z")
 _CALL: Final = re.compile(r"/[im]\d+\.\d+(?=/|\Z)")
 _CALL_AT_END: Final = re.compile(r"/[im]\d+\.\d+\Z")
 _RESPONSE: Final = re.compile(r"/m\d+\Z")
@@ -67,9 +68,14 @@ def flow_in_call(call: Key) -> str:
     return f"{call}/"
 
 
+def attempts(scope: Key) -> Key:
+    """Return the key around all further attempts at an activation."""
+    return f"{scope}/mw:again"
+
+
 def attempt(scope: Key, number: int) -> Key:
     """Return the id of a further attempt at an activation."""
-    return f"{scope}/mw:again/{number}"
+    return f"{attempts(scope)}/{number}"
 
 
 def start(scope: Key) -> Key:
@@ -108,6 +114,11 @@ def item(scope: Key, number: int) -> Key:
 def call(response: Key, position: int) -> Key:
     """Return the key of the result of one of a response's tool calls."""
     return f"{response}.{position}"
+
+
+def sent_message(response: Key, id: str, part: int) -> Key:
+    """Return the scope of the checks of a part of a message that the user sent before a model call."""
+    return f"{response}/message:{id}#{part}"
 
 
 def said(scope: Key, number: int) -> Key:
@@ -194,6 +205,11 @@ def run_event(status: str, number: int) -> Key:
 
 
 # Read keys
+
+
+def first_attempt(activation: Key) -> Key:
+    """Return the id of an activation, given that of any attempt at it."""
+    return _FURTHER_ATTEMPT.sub("", activation)
 
 
 def parent(key: Key) -> Key:

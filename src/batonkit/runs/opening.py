@@ -246,6 +246,7 @@ def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint
         owner=args.get("owner", ""),
         limits={} if limits is None else msgspec.structs.asdict(limits),
         options=encode_given(args, team) if args else {},
+        input_guardrails=team.members[team.root].agent._guardrail_names()[0],
     )
 
 

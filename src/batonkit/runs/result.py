@@ -136,7 +136,7 @@ class RunResult(Generic[Out]):
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """All messages of this run, without those of earlier runs of its thread."""
-        return tuple([entry.message for entry in self._history.entries[self._history.offset :]])
+        return tuple([entry.message for entry in self._history.passed_entries()[self._history.offset :]])
 
     def to_openai(self) -> list[dict[str, Any]]:
         """Return the messages as dicts for OpenAI's Chat Completions.

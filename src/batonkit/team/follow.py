@@ -277,11 +277,15 @@ async def _run(flow: TeamFlow, activation: Activation) -> Action | None:
     if hooks is not None:
         await hooks.call(ctx, "start", is_past=activation.recorded is not None)
     _record_start(flow, activation)
-    if layers:
-        restart = partial(_make_context, flow, activation.member, activation.reading)
-        action = await ActivationChain(layers, ctx, agent.run, restart).call()
-    else:
-        action = await agent.run(ctx)
+    try:
+        if layers:
+            restart = partial(_make_context, flow, activation.member, activation.reading)
+            action = await ActivationChain(layers, ctx, agent.run, restart).call()
+        else:
+            action = await agent.run(ctx)
+    except BaseException:
+        flow.history.abandon(ctx._scope)
+        raise
     # The agents of a live session end while their tool calls go on; each of these is checked when it ends.
     if run.suspended_by and (run.live is None or keys.is_nested(ctx._scope)):
         run.check_suspended(f"`{ctx.agent}`", ctx._scope)
@@ -302,6 +306,7 @@ def _record_start(flow: TeamFlow, activation: Activation) -> None:
             reading.hides_transfers,
             reading.excerpt(flow.history),
             reading.changes,
+            *activation.member.agent._guardrail_names(),
         )
         flow.run.log.write(started)
     flow.history.apply(started, ctx._origin)
@@ -443,9 +448,11 @@ def _record_end(ctx: AgentContext[Any]) -> None:
     key = keys.end(ctx._scope)
     finished = log.find(key, AgentFinished) if log.has_past else None
     if finished is None:
-        log.write(AgentFinished(key, ctx._origin, time(), ctx._take_changes()))
+        finished = AgentFinished(key, ctx._origin, time(), ctx._take_changes())
+        log.write(finished)
     else:
         ctx._apply_changes(finished.value_changes)
+    ctx._history.apply(finished, ctx._origin)
 
 
 async def _hand_over(flow: TeamFlow, step: Handover) -> Place:

@@ -148,6 +148,11 @@ class GuardrailChecks(Struct):
             raise most_severe(raised)
         return None
 
+    def recall(self) -> None:
+        """Repeat what recorded checks have changed, without calling any guardrail."""
+        for each in self._guardrails:
+            self._recorded(each)
+
     def verdicts(self) -> list[StepCompleted]:
         """Return the recorded verdicts."""
         events = [self._ctx._run.log.peek(self._key(each)) for each in self._guardrails]

@@ -4,13 +4,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
-from itertools import takewhile
 from time import monotonic
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ...context.run_state import RecordMessages, SentMessage
+from ...context.run_state import RecordMessage, SentMessage
 from ...errors import BatonError, MessageGoneError, RunConflictError, RunNotFoundError, StoreError, ThreadBusyError
 from ...log import Delta, Event, UserMessageAdded, encode_event
 from ...log.codec import encode_header
@@ -180,26 +179,24 @@ class Journal:
         if self.sink is not None:
             await self.sink.catch_up()
 
-    async def take_messages(self, record: RecordMessages) -> Sequence[UserMessageAdded]:
-        """Take the messages that steer the run, and store their events in one transaction."""
+    async def take_message(self, record: RecordMessage) -> Sequence[UserMessageAdded]:
+        """Take the next message that steers the run, and store its events in the same transaction."""
         while self.is_steered:
-            waiting = await self._store.inbox(self.thread)
-            steering = [*takewhile(lambda message: message.mode == "steer", waiting)]
-            if not steering:
+            waiting = await self._store.inbox(self.thread, limit=1)
+            if not waiting or waiting[0].mode != "steer":
                 # An older message does not steer, or all of them were withdrawn.
                 self.inbox = "waiting"
                 break
-            sent = [SentMessage(one, message.run_id) for message in steering for one in user_messages_of(message)]
-            events = record(sent)
+            message = waiting[0]
+            events = await record([SentMessage(one, message.run_id) for one in user_messages_of(message)])
             await self.drain()
             sink = self.sink
             delivery = [(sink.put, event) for event in events] if sink is not None else ()
             lines = [encode_event(event) for event in events]
-            taken = [message.run_id for message in steering]
             try:
-                await self._write(_Batch(lines, None, delivery, take=taken))
+                await self._write(_Batch(lines, None, delivery, take=[message.run_id]))
             except MessageGoneError:
-                continue  # One was withdrawn meanwhile.
+                continue  # It was withdrawn meanwhile.
             self._count += len(events)
             return events
         return ()

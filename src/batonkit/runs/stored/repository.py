@@ -355,6 +355,7 @@ class RunRepository:
             summaries=state.summaries,
             tasks=tasks,
             calls_in_doubt=state.calls_in_doubt,
+            input_guardrails=self.config.team.members[root].agent._guardrail_names()[0],
         )
         return started, state
 

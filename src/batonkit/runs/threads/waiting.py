@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import MessageGoneError, RunConflictError, RunError, RunNotFoundError, ThreadBusyError
 from ...log import Event, RunFailed, RunStarted, UserMessageAdded
-from ...log.fold import history_from_log
+from ...log.fold import fold
 from ...log.history import History
 from ...log.log import EventSink, Log, ReadOnlyLog
 from ...stores import RunRecord, SupportsInbox, WaitMode, iter_records
@@ -194,11 +194,11 @@ class WaitingRun:
         if record.status == "failed" and failed is not None:
             error = RunError(f"run `{run_id}` failed in another worker: {failed.error_type}: {failed.message}")
         status: StoppedStatus = "cancelled" if record.status in ("running", "completed") else record.status
-        history = History(entries)
-        history.entries.extend(history_from_log(events))
+        folded = fold(events, History(entries, is_whole=thread.is_whole))
+        folded.join_branches()
         result: RunResult[Any] = RunResult(
             opened.flow.run,
-            history,
+            folded.main,
             status=status,
             output=None,
             agent=last_active_agent(events) or started.root_agent,
