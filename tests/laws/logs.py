@@ -56,6 +56,7 @@ _changes = st.none() | st.builds(ValueChanges, written=_values, removed=st.lists
 _refs = st.builds(EventRef, texts, texts)
 _positions = st.lists(st.integers(-1, 3), max_size=2).map(tuple)
 _summary_messages = st.builds(SummaryMessage, messages, texts, texts, st.booleans(), _positions, _positions)
+_names = st.lists(texts, max_size=2).map(tuple)
 
 
 @st.composite
@@ -88,10 +89,11 @@ _FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "values": _values,
         "tasks": st.lists(_tasks, max_size=2).map(tuple),
         "options": _values,
+        "input_guardrails": _names,
         "summaries": st.lists(st.builds(HistorySummary, _refs, st.tuples(_summary_messages)), max_size=1).map(tuple),
     },
     RunResumed: {"options": _values},
-    AgentStarted: {},
+    AgentStarted: {"input_guardrails": _names, "output_guardrails": _names},
     AgentResponded: {
         "message": assistant_messages,
         "model": texts,
@@ -102,7 +104,12 @@ _FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "speech": _speech,
         "response_id": texts,
     },
-    UserMessageAdded: {"message": st.builds(UserMessage, contents), "item_id": texts, "speech": _speech},
+    UserMessageAdded: {
+        "message": st.builds(UserMessage, contents),
+        "item_id": texts,
+        "speech": _speech,
+        "withheld": st.booleans(),
+    },
     HistoryCompacted: {
         "upto": _refs,
         "summary": st.lists(_summary_messages, max_size=2).map(tuple),

@@ -94,7 +94,9 @@ EVENTS: list[Event] = [
     ),
     RunStarted("run", RUN_ORIGIN, 1.5, "r1", "A"),
     RunStarted("run", RUN_ORIGIN, 1.5, "r1", "A", options={"": {"model": "m"}, "B": {"not_recorded": ["tools"]}}),
+    RunStarted("run", RUN_ORIGIN, 1.5, "r1", "A", input_guardrails=("polite",)),
     AgentStarted("1/start", A, 2.0),
+    AgentStarted("1/start", A, 2.0, input_guardrails=("polite",), output_guardrails=("no secrets",)),
     AgentResponded(
         "1/m1",
         A,
@@ -110,6 +112,7 @@ EVENTS: list[Event] = [
     AgentResponded("1/m4", A, 2.5, AssistantMessage("plain"), disabled_tools=("refund",)),
     UserMessageAdded("1/i1", A, 2.6, UserMessage(PARTS), "item_1"),
     UserMessageAdded("1/i2", A, 2.6, UserMessage("written")),
+    UserMessageAdded("1/i2", A, 2.6, UserMessage("rejected"), withheld=True),
     UserMessageAdded("1/i3", A, 2.6, UserMessage("spoken"), "item_3", speech=SpeechInterval(1.5, 2.5)),
     AgentResponded("1/i4", A, 2.6, AssistantMessage("spoken"), speech=SpeechInterval(2.6, 4.5)),
     ResponseTruncated("1/i3/cut", A, 2.7, "1/i3", "so far", 1200),

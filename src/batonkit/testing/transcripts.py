@@ -57,7 +57,8 @@ def _line(event: types.Event) -> str:  # noqa: C901
         case types.AgentResponded():
             return f"{event.agent}: {format_response(event.message)}"
         case types.UserMessageAdded():
-            return f"user: said {_format_content(event.message.content, format=_json)}"
+            said = f"user: said {_format_content(event.message.content, format=_json)}"
+            return f"{said}, which was withheld" if event.withheld else said
         case types.ResponseTruncated():
             return f"{event.agent}: was interrupted, heard {_json(event.heard_text)}"
         case types.HistoryCompacted():

@@ -119,6 +119,18 @@ async def test_messages_of_a_failed_run_are_not_read_again() -> None:
         assert [message.content for message in model.requests[-1].messages] == ["one", "two", "fine", "two"]
 
 
+async def test_messages_that_a_guardrail_rejected_are_not_sent_again() -> None:
+    def no_evil(ctx: RunContext[Any], messages: Any) -> bool:
+        return "evil" not in str([*messages])
+
+    model = ScriptedModel(["fine"])
+    async with serve_frontend(_app(Agent("Desk", model=model, input_guardrails=[no_evil]))) as frontend:
+        for _ in range(2):
+            assert kinds_of(await frontend.run("evil"))[-1] == "RUN_ERROR"
+        assert text_in(await frontend.run("go on")) == "fine"
+    assert [message.content for message in model.requests[-1].messages] == ["go on"]
+
+
 async def test_a_result_for_a_call_that_the_client_was_not_asked_to_execute_is_not_read() -> None:
     model = ScriptedModel([call("pay"), "done"])
     async with serve_frontend(_app(Agent("Desk", tools=[pay], model=model))) as frontend:

@@ -92,7 +92,8 @@ class TaskProjection:
                     del self._open_tasks[-1:]
                 return [self._step(event, target=event.task.return_to, outcome=event.outcome)]
             case events.UserMessageAdded():
-                self._add_user_message(event.key, event.message.content, {})
+                if not event.withheld:
+                    self._add_user_message(event.key, event.message.content, {})
                 return [self._step(event)]
             case events.StepCompleted():
                 return [self._step(event, step=event.name)]

@@ -9,7 +9,7 @@ import ag_ui.core as agui
 
 from ... import messages as core
 from ...context.values import THREAD_PREFIX
-from ...log import ValueChanges
+from ...log import Event, RunStarted, UserMessageAdded, ValueChanges
 from ..http.http_errors import ServingError
 
 _MEDIA = {"image": core.Image, "audio": core.Audio}
@@ -42,13 +42,24 @@ def new_user_messages(messages: list[core.Message]) -> list[core.Message]:
     return messages[start:]
 
 
-def unread_messages(messages: list[core.Message], thread: Sequence[core.Message]) -> list[core.Message]:
-    """Leave out messages that the thread ends with, such as those of a failed run.
+def sent_messages(events: Sequence[Event]) -> list[core.Message]:
+    """Return what the user has sent to a run."""
+    sent: list[core.Message] = []
+    for event in events:
+        if isinstance(event, RunStarted):
+            sent += event.input
+        elif isinstance(event, UserMessageAdded):
+            sent.append(event.message)
+    return sent
+
+
+def unread_messages(messages: list[core.Message], received: Sequence[core.Message]) -> list[core.Message]:
+    """Leave out messages that were received last, such as those of a failed run.
 
     The last message stays: the user may say the same again.
     """
-    for count in range(min(len(messages) - 1, len(thread)), 0, -1):
-        if [*thread[-count:]] == messages[:count]:
+    for count in range(min(len(messages) - 1, len(received)), 0, -1):
+        if [*received[-count:]] == messages[:count]:
             return messages[count:]
     return messages
 

@@ -21,7 +21,7 @@ from ...log.log import Log
 from ...messages import Message, text_of
 from ...runs.ids import check_run_id
 from ...runs.run_args import WhenBusy
-from ...stores import FINISHED_STATUSES, RunRecord
+from ...stores import FINISHED_STATUSES, RunRecord, iter_records
 from ..frontend_tools import TOOLS, frontend_tool, is_frontend_call
 from ..http.application import Endpoints
 from ..http.auth import Principal
@@ -31,6 +31,7 @@ from .agui_messages import (
     from_agui_content,
     from_agui_messages,
     new_user_messages,
+    sent_messages,
     state_values,
     unread_messages,
 )
@@ -221,8 +222,18 @@ class AGUIEndpoint(Endpoints):
             # The client has no answer yet to the messages before it, which the unfinished run has.
             return messages[-1:]
         if len(messages) > 1:
-            return unread_messages(messages, await self.background.runner.thread(last.thread).messages())
+            return unread_messages(messages, await self._received(last.thread, len(messages) - 1))
         return messages
+
+    async def _received(self, thread: str, count: int) -> Sequence[Message]:
+        """Return what the user has sent since the last answer, also what a guardrail keeps out of the thread."""
+        received: list[Message] = []
+        async for record in iter_records(self.store, thread=thread, limit=count):
+            if record.status == "completed" or len(received) >= count:
+                break
+            events = await self.background.runner.runs.events(record.run_id)
+            received[:0] = sent_messages(events)
+        return received
 
     async def _resume(
         self, principal: Principal, body: agui.RunAgentInput, last: RunRecord, mode: WhenBusy

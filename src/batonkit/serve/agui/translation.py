@@ -327,6 +327,8 @@ class EventTranslator:
             yield agui.CustomEvent(name="baton.open_tasks", value=[_task_facts(task) for task in self._tasks])
 
     def _user_message(self, added: events.UserMessageAdded) -> _AGUIEvents:
+        if added.withheld:
+            return
         id = f"{self._run_id}:{added.key}"
         yield agui.TextMessageStartEvent(message_id=id, role="user")
         if added.text:
