@@ -1,4 +1,4 @@
-"""What guardrails have not let pass is in no thread: answers, the input of runs, and messages that enter later."""
+"""Guardrails decide what threads keep: answers, the input of runs, and messages that enter later."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from batonkit.agents import Compaction, with_guardrails
 from batonkit.errors import BatonError, GuardrailFailedError, GuardrailTrippedError
 from batonkit.log import UserMessageAdded, decode_log, encode_log
 from batonkit.log.fold import history_from_log
-from batonkit.middleware import Middleware
 from batonkit.messages import Message, UserMessage, text_of
+from batonkit.middleware import Middleware
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, call
 
@@ -210,7 +210,7 @@ async def test_input_that_a_guardrail_rejected_is_in_no_thread(form: str) -> Non
     assert "go on" in await shown(runner)
 
 
-async def test_what_agents_did_before_input_was_rejected_is_still_read() -> None:
+async def test_the_turns_before_rejected_input_are_still_read() -> None:
     desk = guarded()
     front = answering("Front", call("count"), call("transfer_to_desk"), tools=[count], handoffs=[desk])
     runner = Runner(front, store=MemoryStore())
@@ -360,7 +360,7 @@ async def test_a_message_that_steers_is_checked_before_agents_read_it(mode: Any)
     runner = Runner(with_guardrails(desk, input_guardrails=[no_evil], mode=mode), store=MemoryStore())
     rest = ["louder", "evil", "softer"]
     errors = await steer(runner, slow, *rest)
-    # Whoever sent it learns of the end of the run that it steered; what came after it starts a run.
+    # Its sender learns of the end of the run that it steered; what came after it starts a run.
     assert isinstance(errors[0], GuardrailTrippedError)
     assert [error is None for error in errors] == [False, False, False, True]
     assert "evil" not in text_of_all([m for request in model.requests for m in request.messages])

@@ -168,7 +168,7 @@ class ChecksMessages(Protocol):
     async def check_message(
         self, ctx: "AgentContext[Any]", scope: str, messages: Sequence[Message]
     ) -> Exception | None:
-        """Check the last of these messages, and record that in a scope; return the error if it is rejected."""
+        """Check the last of these messages; return the error if it is rejected."""
         ...
 
     def recall_message(self, ctx: "AgentContext[Any]", scope: str) -> None:

@@ -166,7 +166,7 @@ class RunStarted(Event, frozen=True):
     original_calls: tuple[OriginalCall, ...] = ()
     """The calls of the run that it was forked from, without those whose results were copied."""
     input_guardrails: tuple[str, ...] = ()
-    """The input guardrails of that agent; see `AgentStarted`."""
+    """The input guardrails of the agent that the run starts with; see `AgentStarted`."""
 
 
 class RunResumed(Event, frozen=True):

@@ -117,7 +117,7 @@ class History:
         self.turns: dict[str, _OpenTurn] = {}
         """The responses that wait for results of their calls, by key."""
         self.unchecked = Unchecked()
-        """What guardrails have not let pass."""
+        """Content that guardrails have not let pass."""
         self.hidden_at: list[int] = []
         """The positions of entries with hidden parts, in ascending order."""
         self.compacted: list[CompactedPrefix] = []
@@ -225,11 +225,11 @@ class History:
         self._replace([e for e in self.entries if e.origin is None or not keys.is_effect_of(scope, e.key)])
 
     def over_before(self, event: Event) -> list[str]:
-        """Return the activations with unchecked content that are over, because another one goes on with this event."""
+        """Return the activations with unchecked content that are over, as this event of another shows."""
         return self.unchecked.left_by(event.origin.id) if isinstance(event, _GOES_ON) else []
 
     def leave_before(self, event: Event) -> None:
-        """Remove the unchecked answers of activations that are over, because another one goes on with this event."""
+        """Remove the unchecked answers of activations that are over, as this event shows."""
         for over in self.over_before(event):
             self.abandon(over)
             self.unchecked.finish(over)
@@ -240,7 +240,7 @@ class History:
             self._withhold(activation)
 
     def passed_entries(self) -> Sequence[HistoryEntry]:
-        """Return the entries that are read if the run stops here: without what guardrails have not let pass."""
+        """Return the entries that are read if the run stops here: all that guardrails let pass."""
         left: list[HistoryEntry] = self.entries
         for activation in self.unchecked.answers:
             left = [entry for entry in withhold_answers(left, activation) if entry is not None]

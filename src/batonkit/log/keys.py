@@ -117,7 +117,7 @@ def call(response: Key, position: int) -> Key:
 
 
 def sent_message(response: Key, id: str, part: int) -> Key:
-    """Return the scope of the checks of a part of a message that the user sent before a model call."""
+    """Return the scope of the checks of a part of a message that was sent to a running run."""
     return f"{response}/message:{id}#{part}"
 
 

@@ -1,4 +1,4 @@
-"""What guardrails keep out of histories: the log has it, and no one else reads it.
+"""Content that guardrails keep out of histories: the log has it, and no one else reads it.
 
 An answer counts once its activation has finished, and the input of a run once the guardrails of every agent that reads
 it have passed. So content that could not be checked is treated like content that was rejected.
@@ -21,7 +21,7 @@ _WITHHELD = "Withheld, because no output guardrail has let the answer pass."
 
 
 class Unchecked(Struct):
-    """What guardrails have not let pass, in one history."""
+    """Content of one history that guardrails have not let pass."""
 
     answers: set[str] = set()
     """The activations whose answers are checked and that have not finished."""
@@ -90,7 +90,7 @@ def rejected_activation(event: StepCompleted) -> str:
 
 
 def is_said_in(activation: str, key: str) -> bool:
-    """Return whether a key is inside an activation or a further attempt at it, and not of middleware around it."""
+    """Return whether a key is inside any attempt at an activation, not of middleware around it."""
     return keys.is_effect_of(activation, key) or keys.contains(keys.attempts(activation), key)
 
 

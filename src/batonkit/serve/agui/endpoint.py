@@ -226,7 +226,7 @@ class AGUIEndpoint(Endpoints):
         return messages
 
     async def _received(self, thread: str, count: int) -> Sequence[Message]:
-        """Return what the user has sent since the last answer, also what a guardrail keeps out of the thread."""
+        """Return what the user has sent since the last answer, also what a guardrail withheld."""
         received: list[Message] = []
         async for record in iter_records(self.store, thread=thread, limit=count):
             if record.status == "completed" or len(received) >= count:
