@@ -225,7 +225,7 @@ class History:
         self._replace([e for e in self.entries if e.origin is None or not keys.is_effect_of(scope, e.key)])
 
     def over_before(self, event: Event) -> list[str]:
-        """Return the activations with unchecked content that are over, as this event of another shows."""
+        """Return the activations with unchecked content that are over before this event."""
         return self.unchecked.left_by(event.origin.id) if isinstance(event, _GOES_ON) else []
 
     def leave_before(self, event: Event) -> None:
