@@ -70,6 +70,10 @@ class RunBackend(Protocol):
         """Keep the run, which has stopped; return the status that was stored."""
         ...
 
+    def leave(self, flow: TeamFlow) -> None:
+        """Give the run up if it was not closed: its driver ends, and cannot wait."""
+        ...
+
     async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
         """Cancel the run, which is suspended; return its events since.
 
@@ -107,6 +111,9 @@ class NullBackend(Struct, eq=False):
     async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
         """Keep nothing."""
         return status
+
+    def leave(self, flow: TeamFlow) -> None:
+        """Hold nothing."""
 
     async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
         """Leave the log, which is not ours to change."""

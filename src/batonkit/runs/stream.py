@@ -337,22 +337,31 @@ class RunStream(Generic[Out]):
         self._opened = opened
         past_events = opened.flow.run.log.count
         first_events = opened.first_events if observed is None else observed.enter(opened.flow, opened.first_events)
+        task = asyncio.current_task()
         try:
             await self._begin(opened, first_events)
             outcome = await self._execute(opened)
-        except GeneratorExit:
-            # The event loop was closed: nothing can be awaited, and the lease expires by itself.
-            raise
         except BaseException as error:  # noqa: BLE001 - recorded, and raised again where the caller must know
+            if not _is_current(task):
+                # The event loop was closed: nothing can be awaited.
+                raise
             await self._receive_cancellation()
             await self._end_early(error, past_events)
         else:
             await self._receive_cancellation()
             await self._complete(outcome)
         finally:
+            self._leave_driver(opened.flow)
             if observed is not None:
                 observed.exit(None if self._result is None else self._result._output)
-            await self._close(opened.flow.run, past_events)
+            if _is_current(task):
+                await self._close(opened.flow.run, past_events)
+
+    def _leave_driver(self, flow: TeamFlow) -> None:
+        """Let nothing act for the driver any more: its task belongs to the caller again."""
+        self._backend.leave(flow)
+        self._is_cancelled_by_caller()
+        self._driver = None
 
     async def _begin(self, opened: OpenRun, first_events: Sequence[types.Event]) -> None:
         """Write the first events, and stop at once if that was requested meanwhile."""
@@ -462,6 +471,11 @@ class RunStream(Generic[Out]):
 
     async def _fail(self, error: BaseException) -> NoReturn:
         self._is_cancelled_by_caller()
+        if isinstance(error, GeneratorExit):
+            # Callers would take it for the end of their own coroutine.
+            raised = RunError("GeneratorExit was raised by a tool, an agent or a hook; raise an Exception instead")
+            raised.__cause__ = error
+            error = raised
         place = " → ".join(self._last_path()[-8:])
         error.add_note(f"in run {self.run_id}, at {place}" if place else f"in run {self.run_id}")
         # Lone surrogates cannot be stored.
@@ -516,6 +530,9 @@ class RunStream(Generic[Out]):
         """Store what is recorded, and nothing more."""
         try:
             await self._log.settle()
+        except asyncio.CancelledError:
+            # Cancelled once more; the driver is leaving already.
+            _logger.debug("cancelled while storing the last events of run `%s`", self.run_id)
         except Exception:
             _logger.warning("could not store the last events of run `%s`", self.run_id, exc_info=True)
         return self._detach()
@@ -602,6 +619,11 @@ class RunStream(Generic[Out]):
             agent=self._active_agent() if outcome is None else outcome.origin.agent,
             error=failure,
         )
+
+
+def _is_current(task: "asyncio.Task[Any] | None") -> bool:
+    """Return whether a task runs now, and so can await something."""
+    return task is not None and asyncio.current_task(task.get_loop()) is task
 
 
 def _ending_of(error: BaseException) -> StoppedStatus:

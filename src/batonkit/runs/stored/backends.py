@@ -30,6 +30,8 @@ class _StoredBackend:
         self.run_id = run_id
         self._repository = repository
         self._journal: Journal | None = None
+        self._driver: asyncio.Task[Any] | None = None
+        """The task that drives the run."""
 
     def _attach(self, opened: OpenRun, journal: Journal, run: SupportsStop) -> OpenRun:
         """Let the run write to the store from now on, and renew its lease."""
@@ -40,7 +42,7 @@ class _StoredBackend:
             opened.flow.services.requests = RequestRecorder(state.log.events)
         state.log.attach(journal)
         state.signals.lease = journal
-        run._driver = asyncio.current_task()
+        run._driver = self._driver = asyncio.current_task()
         repository.heartbeat.add(journal, run)
         journal.relay = repository.relay
         journal.relay.drive(self.run_id, state.log.count)
@@ -51,7 +53,16 @@ class _StoredBackend:
         if self._journal is None:
             return status
         with self._repository.closing(self.run_id):
-            return await self._repository.finish(flow, self._journal, status)
+            try:
+                return await self._repository.finish(flow, self._journal, status)
+            finally:
+                self.leave(flow)
+
+    def leave(self, flow: TeamFlow) -> None:
+        """Renew the lease no more, and let others in this process drive the run."""
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            self._repository.leave(flow, journal, self._driver)
 
     async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
         """Cancel the run, which is suspended; return its events since."""
@@ -156,7 +167,7 @@ class ReopenedRun(_StoredBackend):
         try:
             return await self._open(sink, run)
         except BaseException:
-            repository.disclaim(self.run_id)
+            repository.disclaim(self.run_id, asyncio.current_task())
             raise
 
     async def _open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:

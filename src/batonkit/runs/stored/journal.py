@@ -215,14 +215,23 @@ class Journal:
             await self.drain()
 
     async def release(self) -> None:
-        """Release the lease; if the store does not answer, the lease expires by itself."""
+        """Release the lease, although the run may be cancelled again meanwhile.
+
+        If the store does not answer, the lease expires by itself.
+        """
         if self.lease is None or self.is_released or isinstance(self.failure, _UnconfirmedError):
             return
         try:
-            await self._store.release(self.lease)
+            await self._release(self.lease)
+        except asyncio.CancelledError:
+            await self._finish_despite_cancel(self._release(self.lease), seconds=self._store_seconds)
+
+    async def _release(self, lease: Lease) -> None:
+        try:
+            await self._store.release(lease)
             self.is_released = True
         except StoreError:
-            _logger.warning("could not release the lease on run `%s`", self.lease.run_id, exc_info=True)
+            _logger.warning("could not release the lease on run `%s`", lease.run_id, exc_info=True)
 
     def check(self) -> None:
         """Raise RunConflictError, and store nothing more, unless the lease is certain to be valid."""
@@ -351,9 +360,9 @@ class Journal:
         return RunFlags(record.cancel_requested, record.inbox)
 
     async def _finish_despite_cancel(self, work: Coroutine[Any, Any, None], *, seconds: float | None = None) -> None:
-        """Finish a commit although the run is cancelled, and raise CancelledError afterwards.
+        """Finish a write although the run is cancelled, and raise CancelledError afterwards.
 
-        After the store's time limit the commit is left alone: whether it succeeded shows when the run is resumed.
+        After the store's time limit the write is left alone: whether it succeeded shows when the run is resumed.
         """
         task = asyncio.ensure_future(work)
         is_cancelled = seconds is not None

@@ -22,7 +22,7 @@ from ...errors import (
     ThreadBusyError,
     ThreadExistsError,
 )
-from ...log import Event, InterruptRaised, RunCancelled, RunStarted, decode_lines, encode_event, keys
+from ...log import Event, InterruptRaised, RunCancelled, RunCompleted, RunStarted, decode_lines, encode_event, keys
 from ...log.codec import READER_VERSION, encode_header
 from ...log.event import RUN_ORIGIN
 from ...log.log import Log
@@ -122,21 +122,19 @@ class RunRepository:
             raise RunConflictError(run_id, "this process drives it already", problem="cannot be driven twice")
         self._driven[run_id] = driver
 
-    def disclaim(self, run_id: str) -> None:
-        """Forget the driver of a run."""
-        self._driven.pop(run_id, None)
+    def disclaim(self, run_id: str, driver: "asyncio.Task[Any] | None") -> None:
+        """Forget the driver of a run, unless it has another one by now."""
+        if self._driven.get(run_id) is driver:
+            self._driven.pop(run_id, None)
 
     @contextmanager
     def closing(self, run_id: str) -> Generator[None]:
         """Let others in this process who reopen a run wait while its driver stores that it stops."""
-        driver = asyncio.current_task()
         closed = asyncio.get_running_loop().create_future()
         self._closing[run_id] = closed
         try:
             yield
         finally:
-            if self._driven.get(run_id) is driver:
-                self.disclaim(run_id)
             if self._closing.get(run_id) is closed:
                 del self._closing[run_id]
             closed.set_result(None)
@@ -253,20 +251,30 @@ class RunRepository:
 
         A run that was to be cancelled is not suspended but cancelled.
         """
-        self.heartbeat.remove(journal)
-        journal.run = None
+        self._release_driver(journal)
         try:
             status = await self._store_end(flow, journal, status)
         finally:
             await journal.release()
-            self.relay.leave(flow.run.id)
-            if status != "completed" or journal.failure is not None:
-                self._keep_local_state(flow, journal)
         if journal.inbox and status in FINISHED_STATUSES and journal.failure is None:
             await self.inbox.promote_safely(journal.thread)
         if self.is_own_memory and status == "completed" and not journal.thread:
             await self._forget_oldest(flow.run.id)
         return status
+
+    def leave(self, flow: TeamFlow, journal: Journal, driver: "asyncio.Task[Any] | None") -> None:
+        """Forget that this process drives a run, whether or not its end is stored and its lease released."""
+        self._release_driver(journal)
+        self.relay.leave(flow.run.id)
+        self.disclaim(flow.run.id, driver)
+        events = flow.run.log.events
+        if journal.failure is not None or not events or not isinstance(events[-1], RunCompleted):
+            self._keep_local_state(flow, journal)
+
+    def _release_driver(self, journal: Journal) -> None:
+        """Neither renew the lease nor stop the driver any more: it stops by itself."""
+        self.heartbeat.remove(journal)
+        journal.run = None
 
     async def _forget_oldest(self, completed: str) -> None:
         """Keep the memory of a runner without a store from growing with every run that is resumed."""

@@ -83,6 +83,11 @@ class WaitingRun:
         """Store the final status and release the lease; return the status that was stored."""
         return await self._driven.close(flow, status) if self._driven is not None else status
 
+    def leave(self, flow: TeamFlow) -> None:
+        """Give the run up if it was not closed."""
+        if self._driven is not None:
+            self._driven.leave(flow)
+
     async def cancel_suspended(self, flow: TeamFlow) -> Sequence[Event]:
         """Cancel the run, which is suspended; return its events since."""
         return await self._repository.cancel_suspended(flow)
