@@ -8,10 +8,18 @@ import pytest
 from tests.unfinished import recover
 from tests.waiting import forever
 
-from batonkit import Agent, AgentContext, BaseAgent, Runner, handoff, tool
+from batonkit import Agent, AgentContext, BaseAgent, Runner, handoff, then_transfer, tool
 from batonkit.context import RunContext
 from batonkit.errors import AnswerError
-from batonkit.log import AgentResponded, ControlTransferred, Event, RunCancelled, ToolReturned, UserMessageAdded
+from batonkit.log import (
+    AgentResponded,
+    ControlTransferred,
+    Event,
+    RunCancelled,
+    ToolReturned,
+    UserMessageAdded,
+    keys,
+)
 from batonkit.messages import Message, ToolMessage, UserMessage, text_of
 from batonkit.models import Chunk
 from batonkit.runs import Dismiss
@@ -228,6 +236,26 @@ async def test_a_single_transfer_is_cancelled_on_resume(store: Store | None) -> 
     steps = [[call("transfer_to_agent", agent_name="Other")], "Stayed."]
     runner, _, _, run_id = await stop_after_response(steps, store)
     assert (await runner.resume(run_id)).agent == "Desk"
+
+
+async def test_nothing_that_has_a_result_is_cancelled_on_resume(store: Store | None) -> None:
+    # The first agent has handed over by `then_transfer`, which is no response of a model.
+    orders, model = Orders(), Stopping([[call("look")], [call("look")], "Then not."])
+    first = then_transfer(Agent("First", model=ScriptedModel(["Hello."])), to="Desk")
+    desk = Agent("Desk", model=model, tools=orders.tools)
+    runner: Runner[Any, Any] = Runner(first, extra_agents=[desk], store=store)
+    for stream in (runner.stream("one", run_id="r"), runner.stream_resume("r")):
+        model.run = stream
+        async with stream as run:
+            await run.wait()
+        assert run.result.status == "cancelled"
+    result = await runner.resume("r")
+    assert (result.output, orders.done) == ("Then not.", [])
+    results = [text_of(event.content) for event in result.events if isinstance(event, ToolReturned)]
+    assert results == ["successfully transferred to agent [Desk]", CANCELLED_CALL, CANCELLED_CALL]
+    dismissed = [event.key for event in result.events if keys.name(event.key) == keys.DISMISSED]
+    assert dismissed == ["2/m1.0/dismissed", "2/m2.0/dismissed"]
+    assert (await runner.runs.replay(result.events)).output == "Then not."
 
 
 async def test_calls_of_a_response_can_be_executed_on_resume(store: Store | None) -> None:

@@ -295,12 +295,17 @@ def is_in_call(activation: Key) -> bool:
 
 def is_called(activation: Key) -> bool:
     """Return whether an activation is part of the flow of an agent that runs as a tool."""
-    return _CALL_AT_END.search(parent(activation)) is not None
+    return is_call(parent(activation))
 
 
 def calls_around(key: Key) -> list[Key]:
     """Return the tool calls that a key belongs to, outermost first; a call to itself."""
     return [key[: found.end()] for found in _CALL.finditer(key)]
+
+
+def is_call(key: Key) -> bool:
+    """Return whether a key is that of a tool call; the transfer of `then_transfer` is not, no model asked for it."""
+    return _CALL_AT_END.search(key) is not None
 
 
 def call_of(result: Key) -> tuple[Key, int]:

@@ -97,6 +97,7 @@ def _cancelled_calls(events: Sequence[types.Event]) -> list[types.Event]:
         for event in events
         if isinstance(event, types.AgentResponded) and event.key not in begun
         for position in range(len(event.tool_calls))
+        if keys.is_call(keys.call(event.key, position))
     ]
 
 

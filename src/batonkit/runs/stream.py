@@ -341,7 +341,7 @@ class RunStream(Generic[Out]):
         try:
             await self._begin(opened, first_events)
             outcome = await self._execute(opened)
-        except BaseException as error:  # noqa: BLE001 - recorded, and raised again where the caller must know
+        except BaseException as error:
             if not _is_current(task):
                 # The event loop was closed: nothing can be awaited.
                 raise
