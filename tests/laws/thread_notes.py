@@ -64,7 +64,7 @@ def describe(state: ThreadState) -> Any:
     ]
     shared = len({id(e.origin) for e in state.entries}) == len({e.origin and e.origin.id for e in state.entries})
     rest = (state.active_agent, state.values, state.summaries, state.tasks)
-    return entries, shared, state.last_run, state.first_run, state.is_whole, *rest
+    return entries, shared, state.last_run, state.runs, state.is_whole, *rest
 
 
 async def check_notes(store: FullStore, thread: str = "t") -> None:

@@ -13,8 +13,24 @@ from batonkit.agents import AgentContext
 from batonkit.errors import ModelError, RunConflictError, ThreadBusyError, TransferError
 from batonkit.log import RunStarted
 from batonkit.messages import text_of
-from batonkit.stores import MemoryStore
+from batonkit.stores import FullStore, KeyValueStore, MemoryStore, SQLiteStore
 from batonkit.testing import FaultyStore, ScriptedModel, call, transfer_to
+
+
+class Dictionary(dict[str, bytes]):
+    """A key-value store in memory."""
+
+    def set(self, key: str, value: bytes) -> None:
+        self[key] = value
+
+    def delete(self, key: str) -> None:
+        self.pop(key, None)
+
+
+def store_of(kind: str, folder: Path) -> FullStore:
+    if kind == "sqlite":
+        return SQLiteStore(folder / "runs.db")
+    return MemoryStore() if kind == "memory" else KeyValueStore(Dictionary())
 
 
 @tool
@@ -260,6 +276,64 @@ async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
     assert request_texts(model) == ["c", "three", "d"]
     assert await thread.delete() == 2
     assert (await thread.runs(), await thread.messages(), await thread.active_agent()) == ([], (), "")
+
+
+@pytest.mark.parametrize("deleter", ["runs.delete", "another process"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "keyvalue"])
+async def test_a_run_in_the_middle_of_a_thread_is_deleted_and_the_rest_is_read(
+    deleter: str, kind: str, tmp_path: Path
+) -> None:
+    await check_that_the_rest_is_read(store_of(kind, tmp_path), deleter)
+
+
+async def check_that_the_rest_is_read(store: FullStore, deleter: str) -> None:
+    """Delete runs in the middle of a thread, and read the thread."""
+    runner, model = make_runner({"A": ["one", "two", "three", "four", "five"]}, store)
+    for word in ("a", "b", "c"):
+        await runner.run(word, thread="t", run_id=word)
+    if deleter == "runs.delete":
+        await runner.runs.delete("b")
+    else:
+        await store.delete("b")
+    await runner.run("d", thread="t", run_id="d")
+    assert request_texts(model) == ["a", "one", "c", "three", "d"]
+    thread = Runner(runner.team.members["A"].agent, store=store).thread("t")
+    assert [text_of(message.content) for message in await thread.messages()] == ["a", "one", "c", "three", "d", "four"]
+    await runner.runs.delete("a")
+    await runner.runs.delete("d")
+    await runner.run("e", thread="t")
+    assert request_texts(model) == ["c", "three", "e"]
+    await store.close()
+
+
+async def test_a_run_whose_predecessor_was_deleted_is_resumed_and_replayed_with_the_rest_of_the_thread() -> None:
+    store = RecordingStore()
+    steps = {"A": ["one", "two", call("ask", question="?"), "three"]}
+    runner, model = make_runner(steps, store)
+    await runner.run("a", thread="t")
+    await runner.run("b", thread="t", run_id="b")
+    await runner.run("c", thread="t", run_id="c")
+    await runner.runs.delete("b")
+    assert (await runner.resume("c", "yes")).output == "three"
+    assert request_texts(model) == ["a", "one", "c", "", "yes"]
+    assert (await runner.runs.replay("c")).output == "three"
+    first = (await runner.runs.requests("c"))["1/m1"]
+    assert [text_of(message.content) for message in first.messages] == ["a", "one", "c"]
+
+
+async def test_another_run_with_the_id_of_a_deleted_one_is_not_read_in_its_place() -> None:
+    store = RecordingStore()
+    runner, model = make_runner({"A": [f"answer {number}" for number in range(6)]}, store)
+    for word in ("a", "b", "c"):
+        await runner.run(word, thread="t", run_id=word)
+    await runner.runs.delete("b")
+    await runner.run("secret", thread="of another user", run_id="b")
+    cold = Runner(runner.team.members["A"].agent, store=store)
+    assert [text_of(one.content) for one in await cold.thread("t").messages()] == ["a", "answer 0", "c", "answer 2"]
+    await runner.runs.delete("b")
+    await runner.run("again", thread="t", run_id="b")
+    assert request_texts(model) == ["a", "answer 0", "c", "answer 2", "again"]
+    assert len(await cold.thread("t").messages()) == 6
 
 
 async def test_trim_does_not_delete_unfinished_runs() -> None:

@@ -218,7 +218,7 @@ class ReopenedRun(_StoredBackend):
         # If a suspended run is driven, one of its interrupts has expired.
         first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
         first_events = () if first is None else first(log, await repository.time_for(log))
-        thread = await repository.threads.state_after(started.previous_run_id)
+        thread = await repository.threads.state_before(started)
         return open_run(
             started,
             log,

@@ -96,7 +96,7 @@ async def replay_run(repository: RunRepository, events: Sequence[Event], args: R
     """
     require_known_events(events)
     started = run_started_event(events)
-    thread = await repository.threads.state_after(started.previous_run_id)
+    thread = await repository.threads.state_before(started)
     opened = open_run(
         started,
         ReadOnlyLog(events),

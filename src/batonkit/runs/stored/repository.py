@@ -209,11 +209,8 @@ class RunRepository:
         events = await self.events(run_id)
         earlier: list[Sequence[Event]] = []
         started = run_started_event(events)
-        while started.previous_run_id and await self.store.record(started.previous_run_id) is not None:
-            before = await self.events(started.previous_run_id)
-            # A fork follows a run of another thread.
-            if run_started_event(before).thread != started.thread and not started.forked_from:
-                break  # The previous run has been deleted, and another one has got its id since.
+        while (record := await self.threads.run_before(started)) is not None:
+            before = await self.events(record.run_id)
             earlier.append(before)
             started = run_started_event(before)
         return read_requests(events, reversed(earlier), keys=keys)

@@ -179,6 +179,8 @@ class Runs(Generic[C, Out]):
     async def delete(self, run_id: str) -> bool:
         """Delete a run and its log.
 
+        The other runs of its thread stay. Those after it may quote it, and hold values and summaries that it passed on.
+
         Args:
             run_id: The run to delete.
 

@@ -1,6 +1,6 @@
 """Threads: conversations that consist of consecutive runs, with a shared history and an active agent."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import RunNotFoundError, SetupError, ThreadBusyError
-from ...log import CallInDoubt, Event, HistorySummary, OpenTask, decode_lines
+from ...log import CallInDoubt, Event, HistorySummary, OpenTask, RunStarted, decode_lines
 from ...log.entries import HistoryEntry, end_of_turn
 from ...log.fold import extend_history
 from ...messages import Message
@@ -16,6 +16,7 @@ from ...stores import (
     FINISHED_STATUSES,
     THREAD_NOTE,
     FullStore,
+    RecordPage,
     RunNote,
     RunRecord,
     RunStatus,
@@ -23,6 +24,7 @@ from ...stores import (
     iter_records,
 )
 from ...stores.records import origins_left_by
+from ..opening import run_started_event
 from .parts import ThreadPart, part_from_log, part_from_note
 
 _CACHE_SIZE = 256
@@ -33,7 +35,8 @@ class ThreadState(Struct, frozen=True):
     """History, active agent and values of a thread after one of its runs."""
 
     last_run: str = ""
-    first_run: str = ""
+    runs: int = 0
+    """The number of runs that the thread had up to the last one."""
     entries: tuple[HistoryEntry, ...] = ()
     active_agent: str = ""
     values: Mapping[str, Any] = {}
@@ -66,48 +69,64 @@ class ThreadReader:
 
     async def latest(self, thread: str) -> ThreadState:
         """Return the state after the last run. Raises ThreadBusyError if it has not finished."""
-        page = await self._store.list(thread=thread, limit=1)
-        if not page.records:
+        newest = await self._newest(thread)
+        if not newest.records:
             return NO_THREAD
-        last = page.records[0]
+        last = newest.records[0]
         if last.status not in FINISHED_STATUSES:
             raise ThreadBusyError(thread, last.run_id, last.status)
-        return await self.read(last)
+        return await self._read(last, newest, whole=self._reads_all)
 
-    async def state_after(self, run_id: str) -> ThreadState:
-        """Return the state after a run; an empty one if there is no such run or it has been deleted."""
-        record = await self._store.record(run_id) if run_id else None
+    async def state_before(self, started: RunStarted) -> ThreadState:
+        """Return the state that a run continues, without the runs that have been deleted."""
+        record = await self.run_before(started)
         return NO_THREAD if record is None else await self.read(record)
+
+    async def run_before(self, started: RunStarted) -> RunRecord | None:
+        """Return the run that a run follows, or the one before it if that has been deleted; None for none."""
+        previous = started.previous_run_id
+        record = await self._store.record(started.run_id) if previous else None
+        if record is None:
+            # The log may be from elsewhere, and is only replayed.
+            return await self._store.record(previous) if previous else None
+        pages = _RunPages(self._store, record)
+        before = await pages.before(RunNote(record.run_id, record.number, record.seq), previous)
+        return None if before is None else await self._store.record(before.run_id)
+
+    async def _newest(self, thread: str) -> RecordPage:
+        """Return the last two runs of a thread, and the number of all."""
+        return await self._store.list(thread=thread, limit=2, count_total=True)
 
     def remember(self, part: ThreadPart, seq: int) -> None:
         """Keep the part of a run that has ended here, which the next run of its thread needs."""
         _keep(self._parts, (part.run_id, seq), part)
 
     async def read(self, record: RunRecord, *, whole: bool = False) -> ThreadState:
-        """Return the state after a run: go back to the first or a cached run, then forward again."""
-        whole = whole or self._reads_all
+        """Return the state after a run."""
+        return await self._read(record, await self._newest(record.thread), whole=whole or self._reads_all)
+
+    async def _read(self, record: RunRecord, newest: RecordPage, *, whole: bool) -> ThreadState:
+        """Go back to the first or a cached run, then forward again."""
         unread: list[ThreadPart] = []
         state = NO_THREAD
         pages = _RunPages(self._store, record)
-        current: RunRecord | RunNote | None = record
-        oldest = await self._store.list(thread=record.thread, limit=1, oldest_first=True)
-        first_run = oldest.records[0].run_id if oldest.records else ""
+        current: RunNote | None = RunNote(record.run_id, record.number, record.seq)
+        runs = _count_until(record, newest)
         while current is not None:
             cached = self._cache.get((current.run_id, current.seq, whole))
-            # Another worker may have trimmed the thread since.
-            if cached is not None and cached.first_run == first_run:
+            # Runs before it may have been deleted since, by any process.
+            if cached is not None and cached.runs == runs - len(unread):
                 state = cached
                 break
-            part = self._parts.get((current.run_id, current.seq))
-            if part is None:
-                part = await pages.part(current if isinstance(current, RunNote) else await pages.newest(current))
+            part = self._parts.get((current.run_id, current.seq)) or await pages.part(current)
             unread.append(part)
             if not whole and _reaches_summary(unread):
                 break
-            current = await pages.get(part.previous)
+            current = await pages.before(current, part.previous)
         if unread:
-            state = replace(_continue(state, unread, first_run, whole=whole), origins=origins_left_by(record))
-            _keep(self._cache, (record.run_id, record.seq, whole), state)
+            state = replace(_continue(state, unread, runs, whole=whole), origins=origins_left_by(record))
+            if runs:
+                _keep(self._cache, (record.run_id, record.seq, whole), state)
         return state
 
 
@@ -119,6 +138,14 @@ def _keep(cache: OrderedDict[K, V], key: K, value: V) -> None:
     cache[key] = value
     while len(cache) > _CACHE_SIZE:
         cache.popitem(last=False)
+
+
+def _count_until(record: RunRecord, newest: RecordPage) -> int:
+    """Return the number of a thread's runs up to one of its last two; 0, for unknown, for others."""
+    for later, one in enumerate(newest.records):
+        if one.run_id == record.run_id and newest.total is not None:
+            return newest.total - later
+    return 0
 
 
 def _shared_summary(part: ThreadPart | ThreadState) -> HistorySummary | None:
@@ -135,7 +162,7 @@ def _reaches_summary(parts: Sequence[ThreadPart]) -> bool:
     return all(ended.task.run_id in known for part in parts for ended, _ in part.entries.ended_tasks.values())
 
 
-def _continue(state: ThreadState, parts: Sequence[ThreadPart], first_run: str, *, whole: bool) -> ThreadState:
+def _continue(state: ThreadState, parts: Sequence[ThreadPart], runs: int, *, whole: bool) -> ThreadState:
     """Return the state of a thread after more runs, given with the newest first."""
     # One list for all runs: a copy for each of them would make long threads cost the square of their length.
     entries = list(state.entries)
@@ -150,7 +177,7 @@ def _continue(state: ThreadState, parts: Sequence[ThreadPart], first_run: str, *
         del entries[: end_of_turn(entries, next(found, -1))]
     return ThreadState(
         last.run_id,
-        first_run,
+        runs,
         tuple(entries),
         active,
         last.values,
@@ -169,34 +196,47 @@ class _RunPages:
 
     def __init__(self, store: FullStore, newest: RunRecord) -> None:
         self._store = store
-        self._thread = newest.thread
-        self._before = newest.number
-        self._found: dict[str, RunNote] = {}
         self._size = 0
+        self._go_to(newest)
 
-    async def newest(self, record: RunRecord) -> RunNote:
-        """Return the newest run with its note."""
-        notes = await self._store.read_notes([record.run_id], THREAD_NOTE)
-        return RunNote(record.run_id, record.number, record.seq, notes.get(record.run_id))
+    def _go_to(self, run: RunRecord) -> None:
+        self._thread = run.thread
+        self._before = run.number if run.thread else 0
+        self._page = deque[RunNote]()
 
-    async def get(self, run_id: str) -> RunNote | None:
-        """Return a run with its note; None if there is no such run."""
-        if not run_id or run_id in self._found:
-            return self._found.pop(run_id, None)
-        self._size = min(self._size * 8 or 1, _MAX_PAGE)
-        if self._before:
+    async def before(self, run: RunNote, previous: str) -> RunNote | None:
+        """Return the run that a run follows; if it has been deleted, the one before it in the thread."""
+        if not previous:
+            return None
+        earlier = await self._earlier()
+        if earlier is not None and earlier.run_id == previous:
+            return earlier
+        record = await self._store.record(previous)
+        if record is None or not await self._is_before(record, run):
+            return earlier
+        self._go_to(record)
+        return RunNote(record.run_id, record.number, record.seq)
+
+    async def _earlier(self) -> RunNote | None:
+        """Return the next run of the thread, backwards."""
+        if not self._page and self._before:
+            self._size = min(self._size * 8 or 1, _MAX_PAGE)
             page = await self._store.thread_notes(self._thread, THREAD_NOTE, before=self._before, limit=self._size)
             self._before = page[-1].number if len(page) == self._size else 0
-            self._found.update({one.run_id: one for one in page})
-        if run_id in self._found:
-            return self._found.pop(run_id)
-        # A log that was imported may follow a run of another thread.
-        record = await self._store.record(run_id)
-        return None if record is None else await self.newest(record)
+            self._page.extend(page)
+        return self._page.popleft() if self._page else None
+
+    async def _is_before(self, record: RunRecord, run: RunNote) -> bool:
+        """Return whether a run is the one that another run follows, and not a later one that has got its id."""
+        if record.thread == self._thread:
+            return record.number < run.number
+        # A fork follows a run of another thread.
+        return bool(run_started_event(decode_lines(await self._store.load(run.run_id))).forked_from)
 
     async def part(self, run: RunNote) -> ThreadPart:
         """Return the part of a run, from its note or else from its log."""
-        part = None if run.note is None else part_from_note(run.note, run.run_id, run.seq)
+        note = run.note or (await self._store.read_notes([run.run_id], THREAD_NOTE)).get(run.run_id)
+        part = None if note is None else part_from_note(note, run.run_id, run.seq)
         return part or part_from_log(decode_lines(await self._store.load(run.run_id)))
 
 

@@ -185,7 +185,7 @@ class WaitingRun:
         events = await repository.events(run_id)
         started = run_started_event(events)
         args = ResumeArgs[Any](context=self._args.get("context"))
-        thread = await repository.threads.state_after(started.previous_run_id)
+        thread = await repository.threads.state_before(started)
         entries = thread.entries
         is_completed = record.status == "completed"
         log = ReadOnlyLog(events) if is_completed else Log(events)
