@@ -13,12 +13,13 @@ from batonkit.log import (
     InterruptAnswered,
     InterruptRaised,
     Origin,
+    RunCompleted,
     StepCompleted,
     TextDelta,
     ToolReturned,
 )
 from batonkit.log.event import RUN_ORIGIN
-from batonkit.log.log import Log, ReadOnlyLog
+from batonkit.log.log import Log, ReadOnlyLog, SuspendRun
 
 A = Origin("1", "A")
 START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)
@@ -83,11 +84,24 @@ def test_a_key_of_another_event_class_is_a_mismatch() -> None:
 
 
 def test_a_read_only_log_refuses_new_events() -> None:
-    log = ReadOnlyLog([START])
+    log = ReadOnlyLog([START, RunCompleted("completed", Origin("", ""), 1.0)])
     with pytest.raises(ReplayMismatchError) as caught:
         log.write(END)
     assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/end", "nothing", "AgentFinished")
     assert log.find("1/start", AgentStarted) is START
+
+
+def test_a_read_only_log_of_an_unfinished_run_stops_the_code_at_its_end() -> None:
+    log = ReadOnlyLog([START])
+    log.find("1/start", AgentStarted)
+    with pytest.raises(SuspendRun):
+        log.write(END)
+    log.check_end(AgentStarted, AgentFinished)
+    elsewhere = ReadOnlyLog([START, END])
+    with pytest.raises(SuspendRun):
+        elsewhere.write(AgentStarted("2/start", A, 1.0))
+    with pytest.raises(ReplayMismatchError, match=r"at `2/start` the log has nothing, .* skips the recorded `1/start`"):
+        elsewhere.check_end(AgentStarted, AgentFinished)
 
 
 def test_unvisited_events_are_reported() -> None:

@@ -25,6 +25,7 @@ from ..log import (
     ValueChanges,
     keys,
 )
+from ..log.log import SuspendRun as SuspendRun
 from ..log.once_calls import idempotency_key
 from ..messages import ToolCall, Usage
 from .json_schemas import JSONSchema, SchemaError
@@ -55,10 +56,6 @@ def needs_await(value: object) -> bool:
     """Return whether the result of a callback must be awaited. Fast for the usual types."""
     kind = type(value)
     return kind is CoroutineType or (kind not in _JSON_TYPES and isawaitable(value))
-
-
-class SuspendRun(BaseException):
-    """Control flow, not an error: unwinds the code that raised an interrupt. Never catch it."""
 
 
 def most_severe(errors: Iterable[BaseException]) -> BaseException:

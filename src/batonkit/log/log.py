@@ -5,14 +5,26 @@ The log does not know agents, models or stores. Code with an effect calls `find`
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from ..errors import ReplayMismatchError
 from . import keys
 from .event import Delta, Event, Origin
-from .events import AgentFinished, AgentResponded, ControlTransferred, InterruptAnswered, InterruptRaised, ToolReturned
+from .events import (
+    AgentFinished,
+    AgentResponded,
+    ControlTransferred,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCompleted,
+    ToolReturned,
+)
 
 E = TypeVar("E", bound=Event)
+
+
+class SuspendRun(BaseException):
+    """Control flow, not an error: unwinds the code that waits for an answer, or has no more log. Never catch it."""
 
 
 class DeltaSink(Protocol):
@@ -319,11 +331,19 @@ class Log:
 
 
 class ReadOnlyLog(Log):
-    """A log for replays: it refuses new events and effects."""
+    """A log for replays: it refuses new events and effects.
+
+    Where the log of a run that has not completed ends, the code stops as at an interrupt.
+    """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         super().__init__(events)
-        self.write = _refuse
+        self._is_unfinished = not any(isinstance(event, RunCompleted) for event in self.events)
+        self._ends: dict[str, str] = {}
+        """The keys at which the code stopped, with the class of the event that it would have produced."""
+        self._effects: set[str] = set()
+        """Those of effects."""
+        self.write = self._refuse
 
     def attach(self, sink: EventSink | None) -> None:
         """Ignore the sink: a replay has no new events.
@@ -340,8 +360,41 @@ class ReadOnlyLog(Log):
             kind: Its class.
 
         Raises:
-            ReplayMismatchError: Always.
+            ReplayMismatchError: The run has completed without it.
+            SuspendRun: The run has not completed.
         """
+        self._effects.add(key)
+        self._stop(key, kind)
+
+    def check_end(self, *kinds: type[Event], besides: str = "") -> None:
+        """Check that the code has stopped because the log ends, and not because it takes another way.
+
+        Args:
+            *kinds: As for `unvisited`.
+            besides: As for `unvisited`.
+
+        Raises:
+            ReplayMismatchError: The log goes on.
+        """
+        skipped = self.unvisited(*kinds, besides=besides)
+        if skipped is None:
+            return
+        if not self._ends:
+            raise ReplayMismatchError(skipped.key, type(skipped).__name__, "nothing there")
+        key, kind = next(iter(self._ends.items()))
+        raise ReplayMismatchError(key, "nothing", kind, skipped.key)
+
+    def _is_inside_visited(self, key: str) -> bool:
+        # An effect that was begun and is not recorded is not executed, so that nothing inside it is visited.
+        return super()._is_inside_visited(key) or not self._effects.isdisjoint(keys.ancestors(key))
+
+    def _refuse(self, event: Event) -> None:
+        self._stop(event.key, type(event))
+
+    def _stop(self, key: str, kind: type[Event]) -> NoReturn:
+        if self._is_unfinished:
+            self._ends[key] = kind.__name__
+            raise SuspendRun(key)
         raise ReplayMismatchError(key, "nothing", kind.__name__, self._skipped_before(key))
 
     def _skipped_before(self, key: str) -> str:
@@ -360,7 +413,8 @@ class ReadOnlyLog(Log):
             key: The key of its result.
 
         Raises:
-            ReplayMismatchError: The call does not wait.
+            ReplayMismatchError: The call does not wait, and the run has completed without it.
+            SuspendRun: The call does not wait, and the run has not completed.
         """
         if not self.waits_inside(key):
             self.announce(key, ToolReturned)
@@ -386,7 +440,3 @@ def _ended_by(event: Event) -> str:
     if isinstance(event, ToolReturned | AgentResponded):
         return event.key
     return keys.parent(event.key) if keys.name(event.key) in (keys.FAILED, keys.DISMISSED) else ""
-
-
-def _refuse(event: Event) -> None:
-    raise ReplayMismatchError(event.key, "nothing", type(event).__name__)

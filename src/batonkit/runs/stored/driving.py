@@ -7,16 +7,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...errors import RunConflictError
-from ...log import Event
+from ...errors import RunConflictError, RunError
+from ...log import Event, RunCancelled, RunFailed, RunResumed, keys
 from ...log.codec import require_known_events
 from ...log.log import Log, ReadOnlyLog
 from ...stores import RunRecord, RunStatus
 from ..answers import resume_events
 from ..opening import NullBackend, open_run, run_started_event
-from ..result import Interrupt, RunResult, to_interrupt
+from ..result import Interrupt, RunResult, StoppedStatus, to_interrupt
 from ..run_args import ResumeArgs
-from ..stream import RunStream
+from ..stream import REPLAYED_EVENTS, STATUS_BY_EVENT, RunStream
 from .backends import ReopenedRun
 from .repository import RunRepository, first_deadline, is_drivable
 
@@ -91,15 +91,18 @@ def stream_run(
 async def replay_run(repository: RunRepository, events: Sequence[Event], args: ResumeArgs[Any]) -> RunResult[Any]:
     """Run the agents' code over a log without effects, and return the result.
 
+    Where the log of a run that has not completed ends, the code stops, and the result has the status of the log.
+
     Raises:
         ReplayMismatchError: The code does not produce what the log recorded.
     """
     require_known_events(events)
     started = run_started_event(events)
     thread = await repository.threads.state_before(started)
+    log = ReadOnlyLog(events)
     opened = open_run(
         started,
-        ReadOnlyLog(events),
+        log,
         repository.config,
         args,
         prior_entries=thread.entries,
@@ -107,4 +110,16 @@ async def replay_run(repository: RunRepository, events: Sequence[Event], args: R
     )
     stream: RunStream[Any] = RunStream(NullBackend(started.run_id, opened))
     await stream._drive()
+    if stream.result.status != "completed":
+        log.check_end(*REPLAYED_EVENTS, besides=keys.HOOK)
+        status, error = _stopped(events)
+        stream._set_result(status, failure=error)
     return stream.result
+
+
+def _stopped(events: Sequence[Event]) -> tuple[StoppedStatus, RunError | None]:
+    """Return how a run that has not completed stopped, by its log; one that is being driven counts as suspended."""
+    last = next((event for event in reversed(events) if isinstance(event, (*STATUS_BY_EVENT, RunResumed))), None)
+    if isinstance(last, RunFailed):
+        return "failed", RunError(f"run `{run_started_event(events).run_id}` failed: {last.error_type}: {last.message}")
+    return ("cancelled" if isinstance(last, RunCancelled) else "suspended"), None

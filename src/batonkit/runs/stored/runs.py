@@ -261,12 +261,14 @@ class Runs(Generic[C, Out]):
     async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
         """Run the agents' code over a log without model calls, tool calls or other effects.
 
+        Where the log of a run that has not completed ends, the code stops.
+
         Args:
             run: The id of a run, or its events.
             context: Your own context object.
 
         Returns:
-            The result that the log leads to.
+            The result that the log leads to. That of a run that failed, was cancelled or has not stopped has no output.
 
         Raises:
             ReplayMismatchError: The code does not produce what the log recorded.
