@@ -7,7 +7,7 @@ import pytest
 
 from batonkit import Agent, RunContext, Runner, RunResult, agent, handoff, then_transfer, tool
 from batonkit.agents import AgentContext
-from batonkit.errors import BatonError, LogError, NotEncodableError
+from batonkit.errors import LogError, NotEncodableError
 from batonkit.log import (
     AgentResponded,
     HistoryEntry,
@@ -204,8 +204,7 @@ async def test_a_replay_makes_no_model_request() -> None:
     model = ScriptedModel(["done"])
     runner = Runner(Agent("A"), model=model)
     result = await runner.run("go")
-    with pytest.raises(BatonError):
-        await runner.runs.replay([event for event in result.events[:2] if not isinstance(event, AgentResponded)])
+    await runner.runs.replay([event for event in result.events[:2] if not isinstance(event, AgentResponded)])
 
     assert len(model.requests) == 1
 
@@ -221,8 +220,7 @@ async def test_a_replay_runs_no_tool() -> None:
     runner = Runner(Agent("A", tools=[work]), model=ScriptedModel([call("work"), "done"]))
     result = await runner.run("go")
     until_said = next(i for i, event in enumerate(result.events) if isinstance(event, AgentResponded)) + 1
-    with pytest.raises(BatonError):
-        await runner.runs.replay(result.events[:until_said])
+    await runner.runs.replay(result.events[:until_said])
 
     assert ran == [1]
 
@@ -246,8 +244,7 @@ async def test_a_replay_does_not_continue_a_tool_whose_interrupt_was_answered() 
     runner = Runner(Agent("A", tools=[work]), model=ScriptedModel([call("work"), "done"]))
     result = await runner.resume((await runner.run("go")).run_id, "yes")
     until_answered = next(i for i, event in enumerate(result.events) if isinstance(event, InterruptAnswered)) + 1
-    with pytest.raises(BatonError):
-        await runner.runs.replay(result.events[:until_answered])
+    await runner.runs.replay(result.events[:until_answered])
 
     assert ran == [1]
 

@@ -385,7 +385,7 @@ class ReadOnlyLog(Log):
         raise ReplayMismatchError(key, "nothing", kind, skipped.key)
 
     def _is_inside_visited(self, key: str) -> bool:
-        # An effect that was begun and is not recorded is not executed, so that nothing inside it is visited.
+        # An effect that was begun and is not recorded is not executed to its end: something inside may not be visited.
         return super()._is_inside_visited(key) or not self._effects.isdisjoint(keys.ancestors(key))
 
     def _refuse(self, event: Event) -> None:
@@ -416,8 +416,9 @@ class ReadOnlyLog(Log):
             ReplayMismatchError: The call does not wait, and the run has completed without it.
             SuspendRun: The call does not wait, and the run has not completed.
         """
+        self._effects.add(key)
         if not self.waits_inside(key):
-            self.announce(key, ToolReturned)
+            self._stop(key, ToolReturned)
 
 
 def _writer(events: list[Event], sink: EventSink, muted: list[str]) -> Callable[[Event], None]:

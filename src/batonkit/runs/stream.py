@@ -337,12 +337,12 @@ class RunStream(Generic[Out]):
         self._opened = opened
         past_events = opened.flow.run.log.count
         first_events = opened.first_events if observed is None else observed.enter(opened.flow, opened.first_events)
-        task = asyncio.current_task()
+        task = _current_task()
         try:
             await self._begin(opened, first_events)
             outcome = await self._execute(opened)
         except BaseException as error:
-            if not _is_current(task):
+            if task is not _current_task():
                 # The event loop was closed: nothing can be awaited.
                 raise
             await self._receive_cancellation()
@@ -354,7 +354,7 @@ class RunStream(Generic[Out]):
             self._leave_driver(opened.flow)
             if observed is not None:
                 observed.exit(None if self._result is None else self._result._output)
-            if _is_current(task):
+            if task is _current_task():
                 await self._close(opened.flow.run, past_events)
 
     def _leave_driver(self, flow: TeamFlow) -> None:
@@ -621,9 +621,12 @@ class RunStream(Generic[Out]):
         )
 
 
-def _is_current(task: "asyncio.Task[Any] | None") -> bool:
-    """Return whether a task runs now, and so can await something."""
-    return task is not None and asyncio.current_task(task.get_loop()) is task
+def _current_task() -> "asyncio.Task[Any] | None":
+    """Return the task that runs now; None if no event loop runs, as with `batonkit.swarm`, or if it was closed."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _ending_of(error: BaseException) -> StoppedStatus:
