@@ -183,7 +183,7 @@ class ToolError(BatonError):
 
 
 class ToolFailedError(ToolError):
-    """A tool with `on_error="raise"` raised an exception, which is chained."""
+    """A tool with `on_error="raise"` raised an exception, which is chained; or a call of `ctx` was not awaited."""
 
 
 class ToolTimeoutError(ToolError):

@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from .._wording import show
 from ..context import RunContext
+from ..context.deferred_calls import must_be_awaited
 from ..context.run_state import RunState
 from ..context.values import to_json_value
 from ..errors import SetupError, nearest
@@ -207,6 +208,7 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
         """Return the conversation so far, as this agent reads it."""
         return self._view.messages()
 
+    @must_be_awaited
     async def run_agent(
         self,
         agent: HandoffTarget,
@@ -253,6 +255,7 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
             log.deliver(TextDelta(self._origin, text))
             await log.settle()
 
+    @must_be_awaited
     async def say(self, content: Content) -> None:
         """Add a message of this agent to the conversation; a replay does not repeat it.
 

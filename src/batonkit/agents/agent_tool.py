@@ -111,7 +111,7 @@ class AgentTool(Struct, dict=True, eq=False):
             if ends_run(error) and not (isinstance(error, LimitError) and error.share is inner.meter):
                 raise
             _logger.warning("`%s`, called as a tool by `%s`, failed", self.agent.name, ctx.agent, exc_info=True)
-            ctx._run.forget_suspended(ctx._scope)
+            ctx._run.forget_open_calls(ctx._scope)
             return ToolResult(f"[{self.agent.name}] failed: {type(error).__name__}: {error_text(error)}", is_error=True)
         finally:
             if not self.stream_events:

@@ -92,8 +92,8 @@ class Compactor(Struct):
                 raise
             await self._report(error, turn, tokens, own)
             return self._failed_calls
-        if ctx._run.suspended_by:
-            ctx._run.check_suspended(f"the summarizer of `{ctx.agent}`", key)
+        if ctx._run.has_open_calls:
+            ctx._run.check_ended(f"the summarizer of `{ctx.agent}`", key)
         event = HistoryCompacted(
             key,
             ctx._origin,
@@ -138,7 +138,7 @@ class Compactor(Struct):
     async def _report(self, error: Exception, turn: int, tokens: int, own: RunContext[Any]) -> None:
         ctx = self.ctx
         _logger.warning("the history of `%s` could not be compacted", ctx.agent, exc_info=error)
-        ctx._run.forget_suspended(own._scope)
+        ctx._run.forget_open_calls(own._scope)
         ctx._history.retry_at = 2 * tokens
         # Recorded with the response.
         copy_changes(ctx, own._all_changes())

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..context.deferred_calls import must_be_awaited
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..log import Action, Origin, StepCompleted, ValueChanges, keys
@@ -35,16 +36,19 @@ class _ActivationContext(AgentContext[Any], kw_only=True, eq=False):
         """Return the conversation so far, as the agent reads it."""
         return self._inner.messages()
 
+    @must_be_awaited
     async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
         """Record a failed attempt that the middleware handles, then the step."""
         self._before_effect()
         return await super().step(name, function, result_type=result_type)
 
+    @must_be_awaited
     async def interrupt(self, payload: Any = None, **options: Any) -> Any:
         """Record a failed attempt that the middleware handles, then the interrupt."""
         self._before_effect()
         return await super().interrupt(payload, **options)
 
+    @must_be_awaited
     async def say(self, content: Any) -> None:
         """Record a failed attempt that the middleware handles, then the message."""
         self._before_effect()
@@ -114,8 +118,8 @@ class ActivationChain(Struct):
         )
         action = await layer.method(own, following)
         self._record_failure()
-        if ctx._run.suspended_by:
-            ctx._run.check_suspended(f"middleware `{layer.name}`", own._scope)
+        if ctx._run.has_open_calls:
+            ctx._run.check_ended(f"middleware `{layer.name}`", own._scope)
         if own._values is not None:
             copy_changes(ctx, own._all_changes())
         return action
@@ -164,7 +168,7 @@ class ActivationChain(Struct):
         ctx = failed.ctx
         self._failed = None
         self._recorded = failed
-        ctx._run.forget_suspended(ctx._scope)
+        ctx._run.forget_open_calls(ctx._scope)
         ctx._take_changes()
         changes = ValueChanges.merge((ctx._all_changes(), failed.values.changes()))
         result = describe_error(failed.error)

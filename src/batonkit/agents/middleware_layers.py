@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from .._wording import error_text
 from ..context import RunContext
+from ..context.deferred_calls import must_be_awaited
 from ..context.values import to_json_value
 from ..errors import RunError, SetupError
 from ..log import StepCompleted, ValueChanges, keys
@@ -86,11 +87,13 @@ class MiddlewareContext(RunContext[Any], Generic[AnyCall], kw_only=True, eq=Fals
     """The last result of `next`."""
     _unrecorded: list[_UnrecordedResult] = []
 
+    @must_be_awaited
     async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
         """Record the results of `next`, then the step."""
         self._record()
         return await super().step(name, function, result_type=result_type)
 
+    @must_be_awaited
     async def interrupt(self, payload: Any = None, **options: Any) -> Any:
         """Record the results of `next`, then the interrupt."""
         self._record()
@@ -128,8 +131,8 @@ class MiddlewareContext(RunContext[Any], Generic[AnyCall], kw_only=True, eq=Fals
         around = self._around
         run = self._run
         around.check(returned, around.result_type, self._name, "returned")
-        if run.suspended_by:
-            run.check_suspended(f"middleware `{self._name}`", self._scope)
+        if run.has_open_calls:
+            run.check_ended(f"middleware `{self._name}`", self._scope)
         copy_changes(around.outer or around.ctx, self._all_changes())
 
     def _keep(self, number: int, result: Any, call: ModelCall | ToolInvocation) -> None:

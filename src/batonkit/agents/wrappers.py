@@ -89,7 +89,7 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
                 raise
             _logger.warning("`%s` failed; reported to `%s`", agent.name, to, exc_info=True)
             problem = f"[{agent.name}] failed: {type(error).__name__}: {error_text(error)}"
-            ctx._run.forget_suspended(ctx._scope)
+            ctx._run.forget_open_calls(ctx._scope)
             ctx._take_changes()
             changes = ValueChanges.merge((ctx._all_changes(), values.changes()))
             failed = StepCompleted(key, ctx._origin, time(), keys.FAILED, problem, changes)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextvars import ContextVar
 from datetime import datetime, timedelta
 from inspect import isawaitable
 from time import time
@@ -28,6 +27,7 @@ from ..log import (
 from ..log.log import SuspendRun as SuspendRun
 from ..log.once_calls import idempotency_key
 from ..messages import ToolCall, Usage
+from .deferred_calls import ENCLOSING, must_be_awaited
 from .json_schemas import JSONSchema, SchemaError
 from .run_state import LiveConversation, RunState, resolve_time
 from .values import Values, to_json_value
@@ -44,9 +44,6 @@ OnExpiry: TypeAlias = Literal["fail"] | Default
 """The outcome of an interrupt after its deadline: an error, or an answer."""
 SLEEP = "sleep"
 """The `kind` in the payload of the interrupt that `sleep` raises."""
-
-_ENCLOSING: ContextVar[tuple[object, ...]] = ContextVar("baton_interrupt_checks", default=())
-"""The checks that the current code runs in. Tasks that it starts inherit them."""
 
 _SCHEMA = "interrupt(schema=…)"
 _JSON_TYPES = (str, int, float, bool, type(None), list, dict, tuple)
@@ -72,7 +69,7 @@ def most_severe(errors: Iterable[BaseException]) -> BaseException:
 
 
 class InterruptCheck:
-    """A check that a block does not end normally while an interrupt inside it is open."""
+    """A check that a block does not end normally while a call inside it is open."""
 
     __slots__ = ("_ctx", "_enclosing", "_what")
 
@@ -82,13 +79,13 @@ class InterruptCheck:
         self._enclosing: tuple[object, ...] = ()
 
     def __enter__(self) -> None:
-        self._enclosing = _ENCLOSING.get()
-        _ENCLOSING.set((*self._enclosing, self))
+        self._enclosing = ENCLOSING.get()
+        ENCLOSING.set((*self._enclosing, self))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        _ENCLOSING.set(self._enclosing)
+        ENCLOSING.set(self._enclosing)
         run = self._ctx._run
-        if kind is None and run.suspended_by:
+        if kind is None and run.has_open_calls:
             run.check_enclosed(f"{self._what} of `{self._ctx.agent}`", self)
 
 
@@ -177,6 +174,7 @@ class RunContext(Struct, Generic[C], eq=False):
     async def step(self, name: str, function: Callable[[], Any], *, result_type: type[T]) -> T: ...
     @overload
     async def step(self, name: str, function: Callable[[], Any], *, result_type: Any) -> Any: ...
+    @must_be_awaited
     async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
         """Call a function once and record its result; a resumed run gets the recorded result.
 
@@ -239,6 +237,7 @@ class RunContext(Struct, Generic[C], eq=False):
     async def interrupt(
         self, payload: Any = None, *, schema: Any = None, deadline: Deadline = None, on_expiry: OnExpiry = "fail"
     ) -> Any: ...
+    @must_be_awaited
     async def interrupt(
         self, payload: Any = None, *, schema: Any = None, deadline: Deadline = None, on_expiry: OnExpiry = "fail"
     ) -> Any:
@@ -294,6 +293,7 @@ class RunContext(Struct, Generic[C], eq=False):
             return answer
         return _make_adapter(_SCHEMA, schema).validate_python(answer)
 
+    @must_be_awaited
     async def sleep(self, until: datetime | timedelta) -> None:
         """Suspend the run until a time; a worker then resumes it.
 
@@ -335,7 +335,7 @@ class RunContext(Struct, Generic[C], eq=False):
                 raise SuspendRun(interrupt.key)
             return await self._wait_live(self._run.live, interrupt)
         except SuspendRun:
-            self._run.suspended_by[interrupt.key] = _ENCLOSING.get()
+            self._run.suspended_by[interrupt.key] = ENCLOSING.get()
             raise
 
     async def _wait_live(self, live: LiveConversation, interrupt: InterruptRaised) -> Any:

@@ -38,6 +38,7 @@ from ..log.log import Log
 from ..log.once_calls import ForkedFrom
 from ..messages import Usage, UserMessage
 from ..messages.messages import call_ids_in
+from .deferred_calls import DeferredCall
 
 _logger = getLogger("baton.context")
 
@@ -300,6 +301,16 @@ class RunState(Struct, Generic[C], eq=False):
     """The calls in doubt whose outcome a person has reported."""
     suspended_by: dict[str, tuple[object, ...]] = {}
     """The open interrupts that have raised `SuspendRun`, each with the blocks that it was raised in."""
+    unawaited: dict[DeferredCall[Any], str] = {}
+    """The calls of contexts that have not been awaited yet, each with the scope of its context.
+
+    Copied to be read: a tool in a thread may add one meanwhile.
+    """
+
+    @property
+    def has_open_calls(self) -> bool:
+        """True if `check_ended` and `check_enclosed` have anything to check."""
+        return bool(self.suspended_by or self.unawaited)
 
     async def catch_up(self) -> None:
         """Wait until the reader of the events, if any, has handled them: it may cancel the run.
@@ -332,31 +343,39 @@ class RunState(Struct, Generic[C], eq=False):
         if event.settles:
             self.settled_calls.update([settled.event for settled in event.settles])
 
-    def check_suspended(self, what: str, scope: str) -> None:
-        """Check that code did not end normally after one of its interrupts has raised `SuspendRun`.
+    def check_ended(self, what: str, scope: str) -> None:
+        """Check that code that ended has awaited its calls and swallowed no `SuspendRun`.
 
-        Call it before recording the end, and only if `suspended_by` is not empty.
+        Call it before recording the end, and only if `has_open_calls`.
 
         Raises:
-            OpenInterruptError: It continued without the answer.
+            OpenInterruptError: It continued without an answer.
+            ToolFailedError: It did not await a call of its context.
         """
         for key in self.suspended_by:
             if keys.contains(scope, key):
                 raise self.open_interrupt_error(what, key)
+        for call, place in list(self.unawaited.items()):
+            if place == scope or keys.contains(scope, place):
+                raise call.missing_await(f"{what} has ended and left")
 
     def check_enclosed(self, what: str, block: object) -> None:
-        """Check that a block did not end normally while an interrupt inside it is open.
+        """Check the same of a block inside a tool call or an activation.
 
-        An interrupt of a task that the block started counts, one beside the block does not. One that is raised for the
-        block in a task that ran before it, or in a task with an empty `contextvars.Context`, is found by
-        `check_suspended` at the end of the tool call or activation.
+        What a task that the block started has asked or left counts, what stands beside the block does not. An interrupt
+        that is raised for the block in a task that ran before it, or in a task with an empty `contextvars.Context`, is
+        found by `check_ended` at the end of the tool call or activation.
 
         Raises:
-            OpenInterruptError: It continued without the answer.
+            OpenInterruptError: It continued without an answer.
+            ToolFailedError: It did not await a call of its context.
         """
         for key, enclosing in self.suspended_by.items():
             if block in enclosing:
                 raise self.open_interrupt_error(what, key)
+        for call in list(self.unawaited):
+            if block in call.enclosing:
+                raise call.missing_await(f"{what} has ended and left")
 
     def open_interrupt_error(self, what: str, key: str) -> OpenInterruptError:
         """Make the error for code that continued without the answer."""
@@ -370,10 +389,13 @@ class RunState(Struct, Generic[C], eq=False):
             _logger.error("run `%s`: %s", self.id, error)
         return error
 
-    def forget_suspended(self, scope: str) -> None:
-        """Close the interrupts of a part of the run that failed as a whole."""
+    def forget_open_calls(self, scope: str) -> None:
+        """Close the interrupts and calls of a part of the run that failed as a whole."""
         for key in [key for key in self.suspended_by if keys.contains(scope, key)]:
             del self.suspended_by[key]
+        for call, place in list(self.unawaited.items()):
+            if place == scope or keys.contains(scope, place):
+                call.close()
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: UsageMeter | None = None) -> "RunState[C]":
         """Return the state for a part of the run with its own values or limits.

@@ -287,8 +287,8 @@ async def _run(flow: TeamFlow, activation: Activation) -> Action | None:
         flow.history.abandon(ctx._scope)
         raise
     # The agents of a live session end while their tool calls go on; each of these is checked when it ends.
-    if run.suspended_by and (run.live is None or keys.is_nested(ctx._scope)):
-        run.check_suspended(f"`{ctx.agent}`", ctx._scope)
+    if run.has_open_calls and (run.live is None or keys.is_nested(ctx._scope)):
+        run.check_ended(f"`{ctx.agent}`", ctx._scope)
     return action
 
 

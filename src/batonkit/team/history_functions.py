@@ -27,8 +27,8 @@ async def select_messages(policy: HistoryFunction, history: History, ctx: RunCon
     what = f"history function `{policy.name}` of `{ctx.agent}`"
     if isinstance(selected, str) or not isinstance(selected, Sequence):
         raise SetupError(f"the {what} must return a list of messages, not {show(selected)}")
-    if ctx._run.suspended_by:
-        ctx._run.check_suspended(what, ctx._scope)
+    if ctx._run.has_open_calls:
+        ctx._run.check_ended(what, ctx._scope)
     messages = to_messages(cast("Sequence[Message]", selected), what=f"result of {what}: messages")
     return pair_calls_with_results(messages)
 

@@ -141,7 +141,7 @@ class GuardrailChecks(Struct):
             if isinstance(verdict, GuardrailVerdict) and not verdict.passed:
                 for other in missing:
                     # The value is rejected whatever the answer to another guardrail's question.
-                    self._ctx._run.forget_suspended(self._key(other))
+                    self._ctx._run.forget_open_calls(self._key(other))
                 return self._to_error(each, verdict)
         raised = [error for error in results if isinstance(error, BaseException)]
         if raised:
@@ -195,8 +195,8 @@ class GuardrailChecks(Struct):
             raise self._failure(guardrail, as_failure(ctx._run, error)) from error
         except Exception as error:
             raise self._failure(guardrail, error) from error
-        if ctx._run.suspended_by:
-            ctx._run.check_suspended(f"guardrail `{guardrail.name}`", ctx._scope)
+        if ctx._run.has_open_calls:
+            ctx._run.check_ended(f"guardrail `{guardrail.name}`", ctx._scope)
         name = self._step_name(guardrail)
         changes = ctx._take_changes()
         log.write(StepCompleted(ctx._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))

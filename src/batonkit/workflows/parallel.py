@@ -166,7 +166,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             _logger.warning(
                 "`%s` failed in `%s`; the other branches continue", branch.step.name, self.name, exc_info=True
             )
-            ctx._run.forget_suspended(inside)
+            ctx._run.forget_open_calls(inside)
             report = f"[{branch.step.name}] failed: {type(error).__name__}: {error_text(error)}"
             branch.failed = StepCompleted(key, ctx._origin, time(), keys.FAILED, report)
             log.write(branch.failed)
