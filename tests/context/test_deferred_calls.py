@@ -227,7 +227,7 @@ async def _in_group(_: RunContext, pending: Pending) -> Any:
 
 
 async def _gather(_: RunContext, pending: Pending) -> Any:
-    results: list[Any] = await asyncio.gather(pending)
+    results = await asyncio.gather(pending)
     return results[0]
 
 

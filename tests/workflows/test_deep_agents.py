@@ -6,9 +6,26 @@ import pytest
 from inline_snapshot import snapshot
 from tests.workflows.pattern_parts import ask, fail, resume_in_new_runner
 
-from batonkit import Agent, Limits, Runner, SequentialAgent, SetupError, deep_agent, supervisor, tool
+from batonkit import (
+    Agent,
+    AgentHooks,
+    Limits,
+    Middleware,
+    ModelSettings,
+    RunContext,
+    Runner,
+    SequentialAgent,
+    SetupError,
+    ToolResult,
+    deep_agent,
+    guardrail,
+    supervisor,
+    tool,
+)
+from batonkit.agents import Compaction
 from batonkit.log import ToolReturned
-from batonkit.messages import text_of
+from batonkit.messages import ToolCall, text_of
+from batonkit.serve.frontend_tools import TOOLS, frontend_tool, with_frontend_tools
 from batonkit.testing import ScriptedModel, call, transcript
 from batonkit.workflows import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY, scratch_file_tools
 
@@ -247,3 +264,96 @@ def test_invalid_sub_agents_are_refused_at_construction() -> None:
 def test_a_clone_keeps_the_sub_agents() -> None:
     team = deep_agent(None, name="Deep").clone(exit_tool=True)
     assert [inner.name for inner in team.inner_agents()] == ["Deep.general_purpose"]
+
+
+HELPER = "Deep.general_purpose"
+
+
+class _Guard(Middleware):
+    """Refuses every tool call but `task`."""
+
+    async def tool_call(self, ctx: Any, call: ToolCall, next: Any) -> ToolResult:
+        return await next(call) if call.name == "task" else ToolResult("refused", is_error=True)
+
+
+def _delegates(then: Any) -> ScriptedModel:
+    return ScriptedModel({"Deep": [call("task", subagent=GENERAL_PURPOSE, description="Look."), "Done."], HELPER: then})
+
+
+async def test_the_general_purpose_agent_has_the_middleware_given_to_clone() -> None:
+    done: list[str] = []
+
+    @tool
+    async def shell(command: str) -> str:
+        """Run a command."""
+        done.append(command)
+        return "ran"
+
+    model = _delegates([call("shell", command="rm"), "tried"])
+    deep = deep_agent(model, [shell], name="Deep").clone(middleware=[_Guard()])
+    result = await Runner(deep).run("go")
+    assert result.output == "Done."
+    assert tool_results(result.events, HELPER) == ["refused"]
+    assert not done
+
+
+async def test_the_general_purpose_agent_is_made_of_the_final_options() -> None:
+    other = _delegates(["found"])
+    settings = ModelSettings(temperature=0.5)
+    hooks: AgentHooks = AgentHooks()
+    compaction = Compaction(at_tokens=100_000)
+
+    @guardrail
+    def check(ctx: RunContext, value: Any) -> bool:
+        return True
+
+    first = deep_agent("test:none", [search], name="Deep", files=True)
+    deep = first.clone(
+        model=other, model_settings=settings, hooks=hooks, compaction=compaction, input_guardrails=[check],
+        output_guardrails=[check], max_turns=7, on_max_turns="error", concurrent_tools=False, max_parallel_tools=2,
+    )  # fmt: skip
+    (helper,) = deep.inner_agents()
+    assert isinstance(helper, Agent)
+    for option in (
+        "model", "model_settings", "hooks", "compaction", "input_guardrails", "output_guardrails", "max_turns",
+        "on_max_turns", "concurrent_tools", "max_parallel_tools",
+    ):  # fmt: skip
+        assert getattr(helper, option) == getattr(deep, option), option
+    assert (await Runner(deep).run("go")).output == "Done."
+    assert [request.settings.temperature for request in other.requests] == [0.5, 0.5, 0.5]
+    # The agent that was cloned is as it was.
+    assert first.inner_agents()[0] is not helper
+    assert getattr(first.inner_agents()[0], "model", None) == "test:none"
+
+
+async def test_the_general_purpose_agent_has_the_final_tools_and_name() -> None:
+    deep = deep_agent(None, [search], name="Deep", files=True)
+    fewer = deep.clone(name="Less", tools=[each for each in deep.tools if each is not search])
+    (helper,) = fewer.inner_agents()
+    assert helper.name == "Less.general_purpose"
+    assert [spec.name for spec in helper._tool_specs()] == ["ls", "read_file", "write_file", "edit_file"]
+    with_both = Agent("Router", handoffs=[deep, fewer], model=ScriptedModel(["hello"]))
+    assert (await Runner(with_both).run("hi")).output == "hello"
+
+
+async def test_checks_of_a_typed_answer_are_not_those_of_the_general_purpose_agent() -> None:
+    @guardrail
+    def positive(ctx: RunContext, value: int) -> bool:
+        return value > 0
+
+    model = ScriptedModel(
+        {"Deep": [call("task", subagent=GENERAL_PURPOSE, description="Look."), "4"], HELPER: ["it is four"]}
+    )
+    deep = deep_agent(model, name="Deep").clone(output_guardrails=[positive], output_type=int)
+    result = await Runner(deep).run("go")
+    assert result.output == 4
+
+
+async def test_a_run_with_tools_of_the_client_keeps_the_general_purpose_agent() -> None:
+    model = _delegates(["found"])
+    deep = with_frontend_tools(deep_agent(model, [search], name="Deep"))
+    tools = [frontend_tool("show", "Shows it.", {})]
+    result = await Runner(deep).run("go", values={TOOLS: tools})
+    assert result.output == "Done."
+    assert "show" in [spec.name for spec in model.requests[0].tools]
+    assert "show" not in [spec.name for spec in model.requests[1].tools]

@@ -5,7 +5,7 @@ A run has one `AgentOptions` for each agent that it changes, by name; the one wi
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,8 @@ from ..models.registry import check_model_name
 from ..tools import Tool, Toolset
 from .definition import AgentDefinition, tool_name
 from .tool_use import StopAt
+
+A = TypeVar("A", bound=AgentDefinition[Any, Any])
 
 ALL_AGENTS = ""
 """The name that stands for all agents of a run."""
@@ -137,6 +139,11 @@ def apply_options(agent: AgentDefinition[Any, Any], options: RunOptions) -> Agen
     if own.tools is not None:
         changes["tools"] = tuple([_find_tool(agent, entry) for entry in own.tools])
         changes["tool_use_behavior"] = _without_missing(agent, changes["tools"])
+    return with_changes(agent, **changes)
+
+
+def with_changes(agent: A, **changes: Any) -> A:
+    """Return an agent with other options, as it is in one run: it keeps the agents that run inside it."""
     # Not `clone`: classes of users may have constructors of their own.
     changed = copy(agent)
     for name in _CACHED:

@@ -13,6 +13,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from ..agents import AgentContext, BaseAgent
+from ..agents.agent_options import with_changes
 from ..agents.definition import AgentDefinition
 from ..agents.wrappers import AgentWrapper
 from ..context import RunContext
@@ -99,7 +100,7 @@ class FrontendTools(AgentWrapper[C, Out]):
         agent = self._agents.get(key)
         if agent is None:
             tools = [FrontendTool(spec) for spec in {spec.name: spec for spec in specs}.values()]
-            agent = self._agents[key] = self.inner.clone(tools=[*self.inner.tools, *tools])
+            agent = self._agents[key] = with_changes(self.inner, tools=(*self.inner.tools, *tools))
             if len(self._agents) > _CACHE_SIZE:
                 self._agents.popitem(last=False)
         return agent

@@ -1,6 +1,6 @@
 """The deep agent: an agent with a to-do list, sub-agents for tasks, and optional scratch files in the run's values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -134,11 +134,19 @@ class _Task(Struct):
 class TaskTool:
     """The tool `task`: a sub-agent works on a description, with a history of its own."""
 
-    def __init__(self, agents: Mapping[str, BaseAgent[Any, Any]], limits: Limits | None) -> None:
-        self.agents = dict(agents)
-        self._tools = {name: agent.as_tool(limits=limits) for name, agent in agents.items()}
-        described = "\n".join(f"- {name}: {agent.description}" for name, agent in agents.items())
-        names = {"type": "string", "enum": [*agents], "description": "The sub-agent for the task."}
+    def __init__(
+        self, sub_agents: Sequence[BaseAgent[Any, Any]], limits: Limits | None, helper: Agent[Any, Any] | None = None
+    ) -> None:
+        self.sub_agents = tuple(sub_agents)
+        self.limits = limits
+        self.helper = helper
+        """The general-purpose sub-agent, if there is one."""
+        self.agents = {agent.name: agent for agent in sub_agents}
+        if helper is not None:
+            self.agents[GENERAL_PURPOSE] = helper
+        self._tools = {name: agent.as_tool(limits=limits) for name, agent in self.agents.items()}
+        described = "\n".join(f"- {name}: {agent.description}" for name, agent in self.agents.items())
+        names = {"type": "string", "enum": [*self.agents], "description": "The sub-agent for the task."}
         task = {
             "type": "string",
             "description": "The task, all information it needs, and what the answer must contain.",
@@ -164,8 +172,34 @@ class TaskTool:
         return await agent.call(ctx, msgspec.json.encode({"request": task.description}).decode())
 
 
+_SHARED = (
+    *("model", "model_settings", "max_turns", "on_max_turns", "concurrent_tools", "max_parallel_tools"),
+    *("middleware", "hooks", "compaction", "input_guardrails"),
+)
+"""The options that the general-purpose sub-agent has from the agent that it helps."""
+
+
 class DeepAgent(Agent[Any, Any]):
-    """An agent with a `task` tool."""
+    """An agent with a `task` tool, whose general-purpose sub-agent has its tools and options."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "tools", tuple([self._with_helper(entry) for entry in self.tools]))
+        # The checks of the options may have read the tools.
+        vars(self).pop("_own_tools", None)
+
+    def _with_helper(self, entry: Any) -> Any:
+        """Return a tool; the `task` tool with a general-purpose sub-agent that is made of the present options."""
+        if not isinstance(entry, TaskTool) or entry.helper is None:
+            return entry
+        tools = [each for each in self.tools if each is not write_todos and not isinstance(each, TaskTool)]
+        options: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        # Checks of a typed answer could not read the helper's, which is text.
+        checks = self.output_guardrails if self._output_parser is None else ()
+        helper = entry.helper.clone(
+            name=f"{self.name}.general_purpose", tools=tools, output_guardrails=checks, **options
+        )
+        return TaskTool(entry.sub_agents, entry.limits, helper)
 
     def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         """Return the agents that run inside this one: agent tools and the sub-agents for tasks."""
@@ -189,7 +223,9 @@ def deep_agent(
 ) -> Agent[Any, Any]:
     """Create an agent for long tasks, with a to-do list and isolated sub-agents.
 
-    Set other options of `Agent` with `.clone(…)`.
+    Set other options of `Agent` with `.clone(…)`. The general-purpose sub-agent has the tools, model, settings, hooks,
+    middleware, guardrails, compaction and limits on turns of the agent, also those given to `clone`; but if the agent
+    has an `output_type`, not its output guardrails, because the sub-agent answers with text.
 
     Args:
         model: The model; by default the runner's.
@@ -207,27 +243,25 @@ def deep_agent(
         SetupError: Two sub-agents have the same name, or there is none.
     """
     own = [*tools, *(scratch_file_tools() if files else ())]
-    agents = {agent.name: agent for agent in sub_agents}
-    if len(agents) < len(sub_agents) or GENERAL_PURPOSE in agents:
-        taken = [GENERAL_PURPOSE, *(agent.name for agent in sub_agents)]
+    names = [agent.name for agent in sub_agents]
+    if len(set(names)) < len(names) or GENERAL_PURPOSE in names:
+        taken = [GENERAL_PURPOSE, *names]
         raise SetupError(f"`{name}` has sub-agents of the same name: {quote_names(taken)}; give each a name of its own")
+    if not names and not general_purpose:
+        raise SetupError(f"`{name}` has no sub-agents for tasks; give sub_agents=[…], or general_purpose=True")
+    helper = None
     if general_purpose:
-        agents[GENERAL_PURPOSE] = Agent(
-            f"{name}.general_purpose",
+        helper = Agent(
+            GENERAL_PURPOSE,
             description="Does any task with the same tools.",
             instructions=f"{_GENERAL}\n\n{_ABOUT_FILES}" if files else _GENERAL,
-            model=model,
-            tools=own,
-            max_turns=max_turns,
         )
-    if not agents:
-        raise SetupError(f"`{name}` has no sub-agents for tasks; give sub_agents=[…], or general_purpose=True")
     about = [instructions, _INSTRUCTIONS, _ABOUT_FILES if files else ""]
     return DeepAgent(
         name,
         description=description,
         instructions="\n\n".join(filter(None, about)),
         model=model,
-        tools=[write_todos, TaskTool(agents, task_limits), *own],
+        tools=[write_todos, TaskTool(sub_agents, task_limits, helper), *own],
         max_turns=max_turns,
     )
