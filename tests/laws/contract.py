@@ -9,6 +9,7 @@ from tests.laws.plans import DEFAULT_WORD, AgentPlan, EdgePlan, RunPlan, TeamPla
 from tests.laws.projections import HistoryLine
 
 from batonkit.log import AgentResponded, InterruptRaised, ToolReturned
+from batonkit.log.events import payload_fields
 from batonkit.messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
 
 Role: TypeAlias = Literal["ordinary", "unavailable", "transfer", "refused", "disabled", "exit", "unknown"]
@@ -108,7 +109,7 @@ class Turn:
         word = _word_in(call.arguments)
         if word is None:
             return ExpectedResult(None, f"The arguments of `{tool.name}`", is_error=True)
-        asked = self.asked.get(position, [])
+        asked = [question for question in self.asked.get(position, []) if not _is_about_transfer(question)]
         if any(question.key not in self.answered for question in asked):
             return ExpectedResult(None, waits=True)
         replies = [self.answered[question.key] for question in asked]
@@ -154,25 +155,32 @@ class Turn:
 
     def decision(self, transfer: TransferRequest) -> Decision:
         """Decide whether the selected transfer may happen, given the answers so far."""
-        edge = transfer.edge
+        is_call = transfer.edge is not None
+        edge = transfer.edge or self._edge_of_function(transfer)
         if edge is None:
             return Decision()
-        word = _note_in(self.calls[transfer.position].arguments) if edge.has_input else ""
+        has_input = edge.has_input and is_call
+        word = _note_in(self.calls[transfer.position].arguments) if has_input else ""
         if word is None:
             return Decision(denial=f"Not transferred to [{transfer.target}]: ", fault="HandoffInputError")
         if edge.needs_approval:
-            asked = self.asked.get(transfer.position, [])
+            asked = [question for question in self.asked.get(transfer.position, []) if _is_about_transfer(question)]
             if not asked or asked[0].key not in self.answered:
                 return Decision(waits=True)
             approval = self.answered[asked[0].key]
             if not approval["approved"]:
                 reason = approval.get("reason") or ""
                 return Decision(denial=f"Not transferred to [{transfer.target}]: {reason}")
-            if edge.has_input and approval.get("arguments") is not None:
+            if has_input and approval.get("arguments") is not None:
                 word = _note_in(json.dumps(approval["arguments"]))
         if word is None:
             return Decision(denial=f"Not transferred to [{transfer.target}]: ", fault="HandoffInputError")
-        return Decision(payload={"word": word} if edge.has_input else None)
+        return Decision(payload={"word": word} if has_input else None)
+
+    def _edge_of_function(self, transfer: TransferRequest) -> EdgePlan | None:
+        """Return the handoff to an agent that a function returned: the edge that code follows."""
+        is_tree = self.role(transfer.position) != "ordinary" or transfer.target in self.team.tree_of(self.agent.name)
+        return None if is_tree else next((edge for edge in self.agent.edges if edge.target == transfer.target), None)
 
     def outcome(self) -> Outcome:
         """Return the expected outcome of the turn; every call must have its result."""
@@ -329,6 +337,10 @@ def _expected_after_approval(tool: ToolPlan, word: str, approval: dict[str, Any]
     if changed is None:
         return ExpectedResult(None, f"The arguments of `{tool.name}` do not fit", is_error=True)
     return _expected_result(tool, changed, ())
+
+
+def _is_about_transfer(question: InterruptRaised) -> bool:
+    return "handoff" in payload_fields(question.payload)
 
 
 def _object_in(arguments: str) -> dict[str, Any]:

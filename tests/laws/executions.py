@@ -5,7 +5,7 @@ import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 from zlib import crc32
 
@@ -90,13 +90,22 @@ class Execution:
 
     def _answer_to(self, question: Interrupt) -> object:
         choice = self.scenario.approvals if is_approval(question) else self.scenario.answers
-        return choice[crc32(question.id.encode()) % len(choice)]
+        return fitting(question, choice[crc32(question.id.encode()) % len(choice)])
 
 
 def is_approval(question: Interrupt) -> bool:
     """Return whether the interrupt asks for an approval."""
     payload: Any = question.payload
     return isinstance(payload, dict) and "kind" in payload
+
+
+def fitting(question: Interrupt, answer: Any) -> Any:
+    """Return an answer without what the question about a transfer does not accept."""
+    payload: Any = question.payload
+    if not is_approval(question) or "handoff" not in payload or not isinstance(answer, dict):
+        return answer
+    left_out = {"always"} if payload["input"] is not None else {"always", "arguments"}
+    return {key: value for key, value in cast("dict[str, Any]", answer).items() if key not in left_out}
 
 
 async def _drive(live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.laws.executions import is_approval
+from tests.laws.executions import fitting, is_approval
 from tests.laws.plans import ReplyPlan, RunPlan, TeamPlan
 from tests.laws.stepped_runs import SteppedRuns
 from tests.laws.strategies import answers, approvals, replies, runs, teams
@@ -107,7 +107,9 @@ class HandoffContract(RuleBasedStateMachine):
 
 def _answers(run: SteppedRuns, approval: object, answer: object, how_many: int) -> dict[str, object]:
     open_questions = run.live.result.interrupts[:how_many]
-    return {question.id: approval if is_approval(question) else answer for question in open_questions}
+    return {
+        question.id: fitting(question, approval if is_approval(question) else answer) for question in open_questions
+    }
 
 
 TestHandoffContract = HandoffContract.TestCase

@@ -305,7 +305,8 @@ def handoff(
         input_type: The type of the input that the model gives with the handoff.
         input_filter: Changes the messages that the target reads.
         is_enabled: Whether the model is offered the handoff, or a function `(ctx, agent) -> bool`.
-        needs_approval: Whether a person must approve the transfer, or a function `(ctx, input) -> bool`.
+        needs_approval: Whether a person must approve each transfer, also one that code decides, or a function
+            `(ctx, input) -> bool`.
         return_to: Where control goes when the target has finished: None, `"caller"` or the name of an agent.
         until: When control goes there: `"answered"`, at the target's first answer; or `"finished"`, when it has
             finished its task, over as many user turns as it needs.

@@ -224,6 +224,15 @@ class HandoffInputParser(TypedJson):
             _require_json(arguments)
         return value
 
+    def load(self, data: Any) -> Any:
+        """Validate JSON data that `dump` could have made.
+
+        Raises:
+            ValueError: Lists the problems.
+        """
+        wrapped = {_WRAPPER: data} if self.is_wrapped else data
+        return self.parse(msgspec.json.encode(wrapped).decode())
+
     def dump(self, value: Any) -> Any:
         """Convert a value to JSON data, with the names of the schema."""
         return self._to_python(value, mode="json", by_alias=True)

@@ -47,6 +47,7 @@ _RESPONSE: Final = re.compile(r"/m\d+\Z")
 _ITEM: Final = re.compile(r"/i(\d+)\Z")
 _NEXT: Final = re.compile(r"(.*/m\d+)/mw:([^/@]+)[^/]*/next\d+")
 _ATTEMPT: Final = re.compile(r"/(intent|paused)\d+\Z")
+_ABOUT_TRANSFER: Final = re.compile(r"/to/ask\d+\Z")
 _UNKNOWN_OUTCOME: Final = re.compile(r"(.*)/unknown\d+/ask\d+")
 
 
@@ -328,6 +329,11 @@ def item_number(key: Key) -> int | None:
     """Return the position of an item of a live conversation; None for other keys."""
     found = _ITEM.search(key)
     return None if found is None else int(found[1])
+
+
+def is_about_transfer(interrupt: Key) -> bool:
+    """Return whether an interrupt asks about a transfer that an agent's code has decided."""
+    return _ABOUT_TRANSFER.search(interrupt) is not None
 
 
 def looks_like_interrupt(text: str) -> bool:

@@ -20,7 +20,7 @@ from ..log.once_calls import is_attempt_record, original_calls
 from ..messages import AssistantMessage, ToolCall, UserMessage, pair_calls_with_results, to_messages
 from ..tools.once import parse_outcome_report
 from ..tools.results import to_tool_result
-from ..tools.wrappers import parse_approval
+from ..tools.wrappers import Approval, parse_approval
 from .opening import run_started_event
 from .run_args import ResumeArgs
 from .run_options import recorded_options
@@ -152,7 +152,7 @@ def answer_events(
         kind = _tool_question_kind(interrupt)
         try:
             if kind == "approval":
-                answer = parse_approval(answer)
+                answer = _parse_approval(answer, interrupt)
             elif kind == "unknown_outcome":
                 answer = parse_outcome_report(answer)
         except AnswerError as error:
@@ -188,10 +188,24 @@ def _answers_by_id(interrupts: Mapping[str, types.InterruptRaised], answers: Any
 
 
 def _tool_question_kind(interrupt: types.InterruptRaised) -> Any:
-    """Return the kind of a question that a tool wrapper asked; None for other interrupts."""
-    if interrupt.tool_call is None or not isinstance(interrupt.payload, dict):
+    """Return the kind of a question that Baton asked about a call or a transfer; None for other interrupts."""
+    if interrupt.tool_call is None and not keys.is_about_transfer(interrupt.key):
         return None
-    return cast("dict[str, Any]", interrupt.payload).get("kind")  # pyright: ignore[reportUnknownMemberType]
+    return types.payload_fields(interrupt.payload).get("kind")
+
+
+def _parse_approval(answer: Any, interrupt: types.InterruptRaised) -> Approval:
+    """Parse an approval. Raises AnswerError if it is not valid, or if the question has nothing that it changes."""
+    approval = parse_approval(answer)
+    question = types.payload_fields(interrupt.payload)
+    if "handoff" not in question:
+        return approval
+    transfer = f"the transfer to `{question['handoff']}`"
+    if approval.always:
+        raise AnswerError(f"`always` approves a tool for the rest of the run, but {transfer} is approved each time")
+    if approval.arguments is not None and question.get("input") is None:
+        raise AnswerError(f"{transfer} has no input that `arguments` could replace; approve or reject it without them")
+    return approval
 
 
 def _check_schema(id: str, answer: Any, schema: dict[str, Any]) -> None:

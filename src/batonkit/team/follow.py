@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..agents import AgentContext
+from ..agents.admission import AdmittedTransfer, approve_transfer
 from ..agents.agent_context import FlowOutcome, HistoryFunction, RunConfig, RunServices
 from ..agents.composition import calls_for
 from ..agents.hooks import HookDispatcher
@@ -22,6 +23,7 @@ from ..context.run_state import LiveConversation, RunState
 from ..context.values import to_json_value
 from ..errors import LimitError, LoopError, ReplayMismatchError, RunError, SetupError, TransferError
 from ..handoffs import HandoffInputFilter, HandoffTarget
+from ..handoffs.routes import Route
 from ..log import (
     Action,
     AgentFinished,
@@ -322,7 +324,10 @@ async def _leave(flow: TeamFlow, activation: Activation, action: Action | None) 
     if ctx.output is not None:
         flow.answer = ctx.output
     if isinstance(action, Transfer):
-        return await _transfer(flow, activation, action, _follow_edge(flow, activation, action))
+        route = find_route(activation.member, action, ctx, flow.team)
+        if route is not None and route.handoff.needs_approval is not False and not isinstance(action, AdmittedTransfer):
+            action = await approve_transfer(action, route, RunContext(flow.run, ctx._origin, keys.transfer(ctx._scope)))
+        return await _transfer(flow, activation, action, _follow_edge(flow, activation, action, route))
     back = stack.leave(action, ctx, activation.member.agent)
     if back is None:
         return await _end(flow, activation, action)
@@ -331,11 +336,10 @@ async def _leave(flow: TeamFlow, activation: Activation, action: Action | None) 
     return await _transfer(flow, activation, Transfer(back), DIRECT, reason="returned")
 
 
-def _follow_edge(flow: TeamFlow, activation: Activation, transfer: Transfer) -> EdgeView:
+def _follow_edge(flow: TeamFlow, activation: Activation, transfer: Transfer, route: Route | None) -> EdgeView:
     """Return the target's view for a transfer, and update the stack of tasks and returns."""
     ctx = activation.ctx
     stack = flow.stack
-    route = find_route(activation.member, transfer, ctx, flow.team)
     if stack.returns or stack.tasks or (route is not None and not route.is_straight):
         stack.follow(transfer, None if route is None else route.handoff, ctx)
     return edge_view(route, transfer, flow.config.input_filter)
