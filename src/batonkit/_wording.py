@@ -89,9 +89,20 @@ def show(value: object) -> str:
     return text if len(text) <= _MAX_VALUE else _short_repr.repr(value)
 
 
+def valid_text(text: str) -> str:
+    """Return text without halves of surrogate pairs, which cannot be encoded."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def error_text(error: BaseException) -> str:
     """Return the text of an exception, also if its own `__str__` fails."""
     try:
-        return str(error)
+        return valid_text(str(error))
     except Exception as problem:  # noqa: BLE001 - it must not replace the error
         return f"(its text cannot be shown: {type(problem).__name__})"

@@ -85,9 +85,7 @@ async def test_resume_sync_inside_an_event_loop_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "read"),
     [
-        pytest.param("", [], id="empty text"),
         pytest.param(" ", [" "], id="a space"),
-        pytest.param([UserMessage("")], [], id="an empty message"),
         pytest.param([UserMessage("a"), UserMessage("")], ["a"], id="a message and an empty one"),
         pytest.param([UserMessage("a")] * 20, ["a"] * 20, id="a long input"),
     ],

@@ -258,7 +258,7 @@ async def test_an_empty_plan_goes_directly_to_the_replanner() -> None:
     for options in ({}, {"parallel_steps": True}):
         result = await Runner(
             make_trip_agent(**options), model=ScriptedModel({"Planner": [plan_json()], "Replanner": ["Nothing."]})
-        ).run("")
+        ).run("go")
         assert result.output == "Nothing."
     assert (await Runner(make_trip_agent(), model=model).run("Rest")).output == "Nothing to do."
 

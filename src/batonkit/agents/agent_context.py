@@ -22,6 +22,7 @@ from ..log.entries import HistoryEntry
 from ..log.history import History
 from ..log.view import HistoryView
 from ..messages import AssistantMessage, Content, Message, text_of
+from ..messages.valid_text import valid_text, with_valid_text
 from ..models import Model, ModelRequest, ModelSettings, Prices
 from .compaction import Compaction
 from .hooks import HookDispatcher, RunHooks
@@ -252,7 +253,7 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
         """
         log = self._run.log
         if log.sink is not None and not log.has(keys.said(self._scope, self._said + 1)):
-            log.deliver(TextDelta(self._origin, text))
+            log.deliver(TextDelta(self._origin, valid_text(text)))
             await log.settle()
 
     @must_be_awaited
@@ -271,7 +272,11 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
                 to_json_value(f"the message of `{self.agent}`", content)
             log.announce(key, AgentResponded)
             said = AgentResponded(
-                key, self._origin, time(), AssistantMessage(content), value_changes=self._take_changes()
+                key,
+                self._origin,
+                time(),
+                AssistantMessage(with_valid_text(content)),
+                value_changes=self._take_changes(),
             )
             log.write(said)
             await log.settle()

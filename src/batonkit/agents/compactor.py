@@ -29,6 +29,7 @@ from ..messages import (
     pair_calls_with_results,
     to_messages,
 )
+from ..messages.valid_text import with_valid_text
 from ..models import Model, ModelRequest, resolve_model
 from ..models.prices import add_cost
 from ..tools.tool_guardrails import copy_changes
@@ -99,7 +100,7 @@ class Compactor(Struct):
             ctx._origin,
             time(),
             _refer_to(ctx, stop),
-            tuple(map(_to_summary_message, summary.entries)),
+            with_valid_text(tuple(map(_to_summary_message, summary.entries))),
             summary.usage,
             summary.model,
             covered.readers,

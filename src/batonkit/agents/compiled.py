@@ -18,6 +18,7 @@ from ..handoffs.routes import Routes
 from ..handoffs.tasks import TASK_TOOLS
 from ..log import AgentResponded, ToolReturned, keys
 from ..messages import ToolSpec
+from ..messages.valid_text import valid_text
 from ..models import MODEL_ENV_VAR, Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import Tool
 from ..tools.base_tool import unwrap_tool
@@ -45,7 +46,7 @@ async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, templ
             copy_changes(ctx, own._all_changes())
     if template:
         text = render_template(text, ctx.values)
-    return append_section(text, ctx._routes.section)
+    return append_section(valid_text(text), ctx._routes.section)
 
 
 def append_section(text: str, section: str) -> str:

@@ -27,6 +27,7 @@ from ..log import (
 from ..log.log import SuspendRun as SuspendRun
 from ..log.once_calls import idempotency_key
 from ..messages import ToolCall, Usage
+from ..messages.valid_text import valid_text, with_valid_text
 from .deferred_calls import ENCLOSING, must_be_awaited
 from .json_schemas import JSONSchema, SchemaError
 from .run_state import LiveConversation, RunState, resolve_time
@@ -191,6 +192,7 @@ class RunContext(Struct, Generic[C], eq=False):
             NotEncodableError: The result cannot be recorded, or needs a `result_type`.
             SetupError: pydantic cannot validate `result_type`.
         """
+        name = valid_text(name)
         adapter = None if result_type is None else _make_adapter("step(result_type=…)", result_type)
         key = keys.step(self._scope, name, self._next_ordinal(name))
         log = self._run.log
@@ -314,7 +316,9 @@ class RunContext(Struct, Generic[C], eq=False):
         """
         log = self._run.log
         if log.sink is not None:
-            log.deliver(ProgressDelta(self._origin, text, done, total, self.tool_call.id if self.tool_call else ""))
+            log.deliver(
+                ProgressDelta(self._origin, valid_text(text), done, total, self.tool_call.id if self.tool_call else "")
+            )
             await log.settle()
 
     async def emit(self, name: str, data: Any = None) -> None:
@@ -326,7 +330,11 @@ class RunContext(Struct, Generic[C], eq=False):
         """
         log = self._run.log
         if log.sink is not None:
-            log.deliver(CustomDelta(self._origin, name, data, self.tool_call.id if self.tool_call else ""))
+            log.deliver(
+                CustomDelta(
+                    self._origin, valid_text(name), with_valid_text(data), self.tool_call.id if self.tool_call else ""
+                )
+            )
             await log.settle()
 
     async def _wait_for_answer(self, interrupt: InterruptRaised) -> Any:
@@ -376,7 +384,7 @@ def _check_default(on_expiry: object, schema: Any) -> Default | None:
         if on_expiry != "fail":
             raise SetupError(f'interrupt(on_expiry=…) is {show(on_expiry)}; give "fail" or Default(answer)')
         return None
-    plain = Default(to_json_value("the default answer of an interrupt", on_expiry.answer))
+    plain = Default(to_json_value("the default answer of an interrupt", on_expiry.answer, is_strict=True))
     if schema is not None and not isinstance(schema, dict):
         try:
             _make_adapter(_SCHEMA, schema).validate_python(plain.answer)

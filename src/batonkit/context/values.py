@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from math import isfinite
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from ..errors import NotEncodableError
 from ..log import ValueChanges
+from ..messages.valid_text import valid_text, with_valid_text
 from .read_only import freeze, freeze_items
+
+T = TypeVar("T")
 
 _PLAIN = (bool, type(None))
 
@@ -16,8 +19,15 @@ THREAD_PREFIX = "thread:"
 """Values whose keys begin with this are passed on to the next run of the thread."""
 
 
-def to_json_value(what: str, value: Any) -> Any:
+def to_json_value(what: str, value: Any, *, is_strict: bool = False) -> Any:
     """Convert a value to JSON data, as it will be read back from the log.
+
+    Halves of surrogate pairs, such as in file names, are replaced.
+
+    Args:
+        what: The value in error messages.
+        value: The value.
+        is_strict: Whether halves of surrogate pairs are refused: a caller can correct them, code that has acted cannot.
 
     Raises:
         NotEncodableError: JSON cannot represent it.
@@ -25,17 +35,32 @@ def to_json_value(what: str, value: Any) -> Any:
     if type(value) in _PLAIN or (type(value) is str and value.isascii()):
         return value
     try:
-        return _as_read_back(msgspec.to_builtins(value, str_keys=True, enc_hook=_dump))
+        return _as_read_back(msgspec.to_builtins(value, str_keys=True, enc_hook=_dump), is_strict=is_strict)
     except (TypeError, NotImplementedError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise NotEncodableError(what, value, str(error) or type(error).__name__) from None
 
 
-def _as_read_back(value: Any) -> Any:
+def require_encodable(what: str, value: T) -> T:
+    """Return what a caller gives. Raises NotEncodableError if its text has half of a surrogate pair."""
+    if with_valid_text(value) is not value:
+        raise NotEncodableError(what, value, "it has half of a surrogate pair, which is not valid text")
+    return value
+
+
+def _as_read_back(value: Any, *, is_strict: bool) -> Any:
     if isinstance(value, list | tuple):
-        return [_as_read_back(item) for item in cast("list[Any]", value)]
+        return [_as_read_back(item, is_strict=is_strict) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {_as_read_back(key): _as_read_back(item) for key, item in cast("dict[str, Any]", value).items()}
+        items = cast("dict[str, Any]", value).items()
+        read = {
+            _as_read_back(key, is_strict=is_strict): _as_read_back(item, is_strict=is_strict) for key, item in items
+        }
+        if len(read) < len(items):
+            raise ValueError("keys are equal once the halves of surrogate pairs in them are replaced")
+        return read
     if isinstance(value, str):
+        if not is_strict:
+            return valid_text(value)
         value.encode()  # Raises for half of a surrogate pair.
     if isinstance(value, float) and not isfinite(value):
         raise ValueError(f"JSON has no {value}")
@@ -58,7 +83,7 @@ class _ReadableValues(Mapping[str, Any]):
         self._data = data
 
     def __getitem__(self, key: str) -> Any:
-        return self._data[key]
+        return self._data[valid_text(key)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data)
@@ -102,6 +127,7 @@ class Values(_ReadableValues):
         Raises:
             NotEncodableError: JSON cannot represent the value.
         """
+        key = valid_text(key)
         plain = freeze(to_json_value(f"value `{key}`", value))
         self._data[key] = plain
         self._written[key] = plain
@@ -127,6 +153,7 @@ class Values(_ReadableValues):
         Args:
             key: The key.
         """
+        key = valid_text(key)
         self._data.pop(key, None)
         self._written.pop(key, None)
         self._all[key] = None

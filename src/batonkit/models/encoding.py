@@ -36,13 +36,6 @@ def _keep_or_replace(escape: re.Match[str]) -> str:
     return r"\ufffd" if is_lone else escape[0]
 
 
-def valid_text(text: str) -> str:
-    """Return text without halves of surrogate pairs, which cannot be encoded."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def safe_name(name: str) -> str:
     """Return a tool's name in the characters that providers accept."""
     return _INVALID_IN_NAMES.sub("_", name)[:_MAX_NAME]

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..messages import Reasoning, TokenLogprob, Usage
-from .encoding import replace_lone_surrogates, valid_text
+from ..messages.valid_text import valid_text
+from .encoding import replace_lone_surrogates
 from .model import Chunk, ModelResponse, ReasoningChunk, TextChunk
 from .provider_errors import empty, filtered, malformed
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from .._wording import show, type_of
 from ..context.json_schemas import JSONSchema, SchemaError
-from ..context.values import to_json_value
+from ..context.values import require_encodable, to_json_value
 from ..errors import AnswerError, InterruptExpiredError, RunError, quote_names
 from ..log import events as types
 from ..log import keys
@@ -54,7 +54,7 @@ def resume_events(
     """
     args = args or {}
     message = args.get("message")
-    said = UserMessage(message) if isinstance(message, str) else message
+    said = require_encodable("the message", UserMessage(message) if isinstance(message, str) else message)
     key = keys.run_event("resumed", log.count)
     first: list[types.Event] = [types.RunResumed(key, RUN_ORIGIN, time(), message=said)]
     if not args.get("execute_calls"):
@@ -146,7 +146,7 @@ def answer_events(
     events: list[types.InterruptAnswered] = []
     if values and answers is None:
         raise AnswerError(f"values are only accepted together with an answer; got {quote_names([*values])} without one")
-    new_values = {key: to_json_value(f"value `{key}`", value) for key, value in (values or {}).items()}
+    new_values = {key: to_json_value(f"value `{key}`", value, is_strict=True) for key, value in (values or {}).items()}
     for id, answer in _answers_by_id(interrupts, answers).items():
         interrupt = interrupts[id]
         kind = _tool_question_kind(interrupt)
@@ -159,7 +159,7 @@ def answer_events(
             if answer is not answers or not isinstance(answer, dict):
                 raise
             raise AnswerError(f"{error}. To answer by interrupt id, use the id of the open one: {id!r}") from None
-        json_answer = to_json_value(f"the answer to `{id}`", answer)
+        json_answer = to_json_value(f"the answer to `{id}`", answer, is_strict=True)
         if interrupt.schema is not None:
             _check_schema(id, json_answer, interrupt.schema)
         events.append(types.InterruptAnswered(keys.answer(id), interrupt.origin, time(), id, json_answer, new_values))
@@ -317,7 +317,7 @@ def _edit_event(event: types.Event, value: Any, interrupts: Mapping[str, types.I
             (answered,) = answer_events({id: interrupts[id]}, {id: value})
             return replace(event, answer=answered.answer, expired=False)
         case types.StepCompleted():
-            return replace(event, result=to_json_value("the edited value", value))
+            return replace(event, result=to_json_value("the edited value", value, is_strict=True))
         case types.UserMessageAdded():
             return replace(event, message=UserMessage(value))
         case types.HistoryCompacted():

@@ -15,15 +15,15 @@ from msgspec import Struct
 from ..context import Limits
 from ..context.read_only import freeze_items
 from ..context.run_state import RunState, UsageMeter
-from ..context.values import to_json_value
-from ..errors import LogError, TeamChangedError
+from ..context.values import require_encodable, to_json_value
+from ..errors import LogError, SetupError, TeamChangedError
 from ..log import Event, RunStarted
 from ..log.entries import HistoryEntry
 from ..log.event import RUN_ORIGIN
 from ..log.history import History
 from ..log.log import EventSink, Log
 from ..log.once_calls import ForkedFrom
-from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..messages import Message, RunInput, is_empty, pair_calls_with_results, to_messages
 from ..messages.messages import call_ids_in
 from ..stores import RunRecord
 from ..team.follow import FlowConfig, TeamFlow
@@ -246,8 +246,8 @@ def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint
         time(),
         args.get("run_id") or new_id(),
         team.root,
-        (UserMessage(input),) if isinstance(input, str) else tuple(pair_calls_with_results(to_messages(input))),
-        to_json_value("the run's values", dict(values)) if values else {},
+        _to_input(input),
+        to_json_value("the run's values", dict(values), is_strict=True) if values else {},
         args.get("thread") or "",
         team_fingerprint=fingerprint,
         owner=args.get("owner", ""),
@@ -255,6 +255,20 @@ def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint
         options=encode_given(args, team) if args else {},
         input_guardrails=team.members[team.root].agent._guardrail_names()[0],
     )
+
+
+def _to_input(given: RunInput) -> tuple[Message, ...]:
+    """Return the input of a run as messages.
+
+    Raises:
+        SetupError: It is of no use to a model: not messages, or messages without content.
+        NotEncodableError: Its text can neither be stored nor sent.
+    """
+    messages = to_messages(given)
+    if messages and all(is_empty(message) for message in messages):
+        raise SetupError("the input is empty; give a text, or messages of which at least one has text, media or calls")
+    require_encodable("the input", messages)
+    return messages if isinstance(given, str) else tuple(pair_calls_with_results(messages))
 
 
 def _record_of(started: RunStarted) -> RunRecord:

@@ -12,6 +12,7 @@ from ..handoffs.declaration import check_filter_result
 from ..handoffs.routes import Route
 from ..log import Transfer
 from ..messages import Message
+from ..messages.valid_text import with_valid_text
 from .filter_input import FilterInput
 from .team import Team, TeamMember
 
@@ -87,4 +88,4 @@ async def filter_history(
     filtered = input_filter(filter_input.data(source, turn_start))
     if type(filtered) is not HandoffInputData:
         filtered = await check_filter_result(input_filter, filtered, f"of the handoff from `{source.agent}` to `{to}`")
-    return filter_input.to_messages(filtered, to, source.agent, rewrites=policy != "verbatim")
+    return with_valid_text(filter_input.to_messages(filtered, to, source.agent, rewrites=policy != "verbatim"))

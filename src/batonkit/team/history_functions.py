@@ -11,6 +11,7 @@ from ..errors import SetupError
 from ..log import HistoryEntry
 from ..log.history import History
 from ..messages import Message, pair_calls_with_results, to_messages
+from ..messages.valid_text import with_valid_text
 
 
 async def select_messages(policy: HistoryFunction, history: History, ctx: RunContext[Any]) -> list[Message]:
@@ -29,7 +30,7 @@ async def select_messages(policy: HistoryFunction, history: History, ctx: RunCon
         raise SetupError(f"the {what} must return a list of messages, not {show(selected)}")
     if ctx._run.has_open_calls:
         ctx._run.check_ended(what, ctx._scope)
-    messages = to_messages(cast("Sequence[Message]", selected), what=f"result of {what}: messages")
+    messages = with_valid_text(to_messages(cast("Sequence[Message]", selected), what=f"result of {what}: messages"))
     return pair_calls_with_results(messages)
 
 

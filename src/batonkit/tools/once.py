@@ -222,6 +222,6 @@ def shown_arguments(arguments: str) -> Any:
     import json
 
     try:
-        return to_json_value("the arguments", json.loads(arguments.strip() or "{}"))
+        return to_json_value("the arguments", json.loads(arguments.strip() or "{}"), is_strict=True)
     except (ValueError, NotEncodableError):
         return None

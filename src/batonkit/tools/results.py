@@ -1,6 +1,7 @@
 """Conversion of return values and errors of tools to results that a model reads."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from logging import getLogger
 from typing import Any, Literal, TypeAlias, cast
@@ -98,6 +99,9 @@ def _to_json(value: Any, tool_name: str) -> str:
         return msgspec.json.encode(value, enc_hook=_encode_model).decode()
     # pydantic's own errors are ValueErrors.
     except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        # Halves of surrogate pairs, such as in file names, can be replaced.
+        with suppress(NotEncodableError):
+            return msgspec.json.encode(to_json_value("it", value)).decode()
         raise _not_readable(value, tool_name, error) from error
 
 

@@ -21,6 +21,7 @@ from ..context.run_context import most_severe
 from ..context.values import to_json_value
 from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, RunError, SetupError, StoreError
 from ..log import StepCompleted, ValueChanges, keys
+from ..messages.valid_text import with_valid_text
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
 
@@ -199,7 +200,9 @@ class GuardrailChecks(Struct):
             ctx._run.check_ended(f"guardrail `{guardrail.name}`", ctx._scope)
         name = self._step_name(guardrail)
         changes = ctx._take_changes()
-        log.write(StepCompleted(ctx._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
+        log.write(
+            StepCompleted(ctx._scope, ctx._origin, time(), name, with_valid_text(msgspec.to_builtins(verdict)), changes)
+        )
         self._record_changes(changes)
         if on_trip is not None and not verdict.passed:
             on_trip()
