@@ -415,3 +415,14 @@ def _list_of(item: _Expected | None) -> _Expected:
     article, _, noun = item.words.partition(" ")
     is_noun = article in ("a", "an") and noun.isalpha()
     return _Expected(accepts, f"a list of {noun}s" if is_noun else f"a list of {item.words}")
+
+
+if sys.version_info >= (3, 12):
+    from inspect import markcoroutinefunction as mark_coroutine_function
+else:
+
+    def mark_coroutine_function(function: Any) -> None:
+        """Let `asyncio.iscoroutinefunction` recognise a callable; web frameworks ask it."""
+        from asyncio import coroutines
+
+        vars(function)["_is_coroutine"] = vars(coroutines)["_is_coroutine"]

@@ -183,7 +183,7 @@ class ToolError(BatonError):
 
 
 class ToolFailedError(ToolError):
-    """A tool with `on_error="raise"` raised an exception, which is chained; or a call of `ctx` was not awaited."""
+    """A tool with `on_error="raise"` raised, which is chained; or a call lacks `await`."""
 
 
 class ToolTimeoutError(ToolError):

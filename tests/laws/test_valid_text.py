@@ -1,4 +1,4 @@
-"""The same run with and without a store, whatever text tools, models and code bring into it."""
+"""A run ends with a store as it ends without, whatever text tools, models and code bring into it."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -117,7 +117,7 @@ async def test_a_run_ends_with_a_store_as_it_ends_without(
         (ValueError(HALF), f"tool `act` failed: ValueError: {REPAIRED}"),
     ],
 )
-async def test_what_a_tool_returns_is_read_as_valid_text(stored: bool, result: Any, read: Any) -> None:
+async def test_models_read_valid_text_whatever_a_tool_returns(stored: bool, result: Any, read: Any) -> None:
     @tool
     async def act() -> Any:
         """Act."""
@@ -132,7 +132,7 @@ async def test_what_a_tool_returns_is_read_as_valid_text(stored: bool, result: A
 
 
 @pytest.mark.parametrize("stored", [False, True])
-async def test_what_code_says_asks_and_records_is_valid_text(stored: bool) -> None:
+async def test_code_says_asks_and_records_valid_text(stored: bool) -> None:
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         ctx.values.set(HALF, {HALF: [HALF]})
@@ -179,7 +179,7 @@ class _Splitting:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-async def test_what_a_model_streams_is_valid_text(stored: bool) -> None:
+async def test_a_model_that_streams_halves_of_characters_streams_valid_text(stored: bool) -> None:
     @tool
     async def act(name: str) -> str:
         """Act."""

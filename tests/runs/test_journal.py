@@ -1,7 +1,7 @@
 """Events are stored before they are delivered, even if waiters are cancelled."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.loop_clock import FrozenLoopClock
@@ -9,7 +9,7 @@ from tests.runs.recording_store import RecordingStore, copy_without_leases, get_
 from tests.unfinished import list_unfinished
 from tests.waiting import forever
 
-from batonkit import Agent, ParallelAgent, RunContext, Runner, tool
+from batonkit import Agent, ParallelAgent, RunContext, Runner, ToolResult, tool
 from batonkit.errors import NotEncodableError, RunConflictError, RunNotFoundError, StoreError
 from batonkit.log import AgentFinished, AgentStarted, Delta, Event, Origin, TextDelta, decode_lines
 from batonkit.log.codec import encode_header
@@ -273,9 +273,9 @@ async def test_a_value_that_cannot_be_encoded_fails_the_run() -> None:
     store = RecordingStore()
 
     @tool
-    async def broken() -> str:
-        """Return half of a surrogate pair."""
-        return "\ud83d"
+    async def broken() -> Any:
+        """Return content that is neither text nor parts."""
+        return ToolResult(cast(Any, object()))
 
     runner = Runner(Agent("A", model=ScriptedModel([call("broken"), "done"]), tools=[broken]), store=store)
     with pytest.raises(NotEncodableError):

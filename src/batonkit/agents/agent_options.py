@@ -143,7 +143,7 @@ def apply_options(agent: AgentDefinition[Any, Any], options: RunOptions) -> Agen
 
 
 def with_changes(agent: A, **changes: Any) -> A:
-    """Return an agent with other options, as it is in one run: it keeps the agents that run inside it."""
+    """Return an agent with other options for one run. It keeps the agents that run inside it."""
     # Not `clone`: classes of users may have constructors of their own.
     changed = copy(agent)
     for name in _CACHED:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
+from .._checks import mark_coroutine_function
 from .._wording import show
 from ..errors import ToolFailedError
-
-if TYPE_CHECKING:
-    from .run_context import RunContext
+from ..messages import ToolCall
 
 M = TypeVar("M", bound=Callable[..., Coroutine[Any, Any, Any]])
 T = TypeVar("T")
@@ -18,13 +17,31 @@ ENCLOSING: ContextVar[tuple[object, ...]] = ContextVar("baton_interrupt_checks",
 """The checks that the current code runs in. Tasks that it starts inherit them."""
 
 
+class _CallingRun(Protocol):
+    unawaited: "dict[DeferredCall[Any], str]"
+
+
+class _CallingContext(Protocol):
+    """The context whose method is called."""
+
+    tool_call: ToolCall | None
+
+    @property
+    def _run(self) -> _CallingRun: ...
+    @property
+    def _scope(self) -> str: ...
+    @property
+    def agent(self) -> str: ...
+
+
 def must_be_awaited(method: M) -> M:
     """Let an async method of a context return a `DeferredCall`."""
 
     @wraps(method)
-    def defer(ctx: "RunContext[Any]", *args: Any, **kwargs: Any) -> DeferredCall[Any]:
+    def defer(ctx: _CallingContext, *args: Any, **kwargs: Any) -> DeferredCall[Any]:
         return DeferredCall(ctx, method, args, kwargs)
 
+    mark_coroutine_function(defer)
     return defer  # pyright: ignore[reportReturnType]
 
 
@@ -39,7 +56,7 @@ class DeferredCall(Coroutine[Any, Any, T]):
 
     def __init__(
         self,
-        ctx: "RunContext[Any]",
+        ctx: _CallingContext,
         method: Callable[..., Coroutine[Any, Any, T]],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],

@@ -41,7 +41,7 @@ def to_json_value(what: str, value: Any, *, is_strict: bool = False) -> Any:
 
 
 def require_encodable(what: str, value: T) -> T:
-    """Return what a caller gives. Raises NotEncodableError if its text has half of a surrogate pair."""
+    """Return what a caller gives; raise NotEncodableError if its text is not valid."""
     if with_valid_text(value) is not value:
         raise NotEncodableError(what, value, "it has half of a surrogate pair, which is not valid text")
     return value

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def with_valid_text(value: T) -> T:
-    """Return a value with valid text in place of halves of surrogate pairs; the same object if it has none.
+    """Replace halves of surrogate pairs; return the same object if there are none.
 
     Args:
         value: Text, a message, a part, JSON data, or a sequence of these.

@@ -188,14 +188,14 @@ def _answers_by_id(interrupts: Mapping[str, types.InterruptRaised], answers: Any
 
 
 def _tool_question_kind(interrupt: types.InterruptRaised) -> Any:
-    """Return the kind of a question that Baton asked about a call or a transfer; None for other interrupts."""
+    """Return the kind of a question about a call or transfer; None for other interrupts."""
     if interrupt.tool_call is None and not keys.is_about_transfer(interrupt.key):
         return None
     return types.payload_fields(interrupt.payload).get("kind")
 
 
 def _parse_approval(answer: Any, interrupt: types.InterruptRaised) -> Approval:
-    """Parse an approval. Raises AnswerError if it is not valid, or if the question has nothing that it changes."""
+    """Parse an approval; raise AnswerError if it is invalid or changes what is not there."""
     approval = parse_approval(answer)
     question = types.payload_fields(interrupt.payload)
     if "handoff" not in question:

@@ -1,7 +1,6 @@
 """Tools made of Python functions: `tool`, `FunctionTool` and `with_tool_guardrails`."""
 
-import sys
-from asyncio import CancelledError, coroutines
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from .._checks import check_arguments, check_choice, check_names
+from .._checks import check_arguments, check_choice, check_names, mark_coroutine_function
 from .._wording import show
 from ..context import RunContext
 from ..context.cancellation import as_failure
@@ -293,7 +292,7 @@ class FunctionTool(Generic[P, R, C]):
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         if self._signature.is_async:
-            _mark_coroutine_function(self)
+            mark_coroutine_function(self)
 
     @property
     def name(self) -> str:
@@ -341,15 +340,6 @@ class FunctionTool(Generic[P, R, C]):
 
     def __repr__(self) -> str:
         return f"FunctionTool({self.name!r})"
-
-
-if sys.version_info >= (3, 12):
-    from inspect import markcoroutinefunction as _mark_coroutine_function
-else:
-
-    def _mark_coroutine_function(tool: FunctionTool[..., Any, Any]) -> None:
-        """Let `asyncio.iscoroutinefunction` recognise a tool; web frameworks ask it."""
-        vars(tool)["_is_coroutine"] = vars(coroutines)["_is_coroutine"]
 
 
 class _ToolDecorator(Protocol):

@@ -189,7 +189,7 @@ class DeepAgent(Agent[Any, Any]):
         vars(self).pop("_own_tools", None)
 
     def _with_helper(self, entry: Any) -> Any:
-        """Return a tool; the `task` tool with a general-purpose sub-agent that is made of the present options."""
+        """Return a tool; in the `task` tool, the helper is made of the present options."""
         if not isinstance(entry, TaskTool) or entry.helper is None:
             return entry
         tools = [each for each in self.tools if each is not write_todos and not isinstance(each, TaskTool)]
