@@ -187,7 +187,7 @@ async def test_middleware_cannot_follow_an_edge_without_its_approval() -> None:
     assert (await Runner(a).run("hi")).interrupts
 
 
-async def test_nobody_is_asked_again_about_a_transfer_that_the_model_asked_for() -> None:
+async def test_a_transfer_of_the_model_is_approved_once() -> None:
     a = Agent("A", model=ScriptedModel([call("transfer_to_b")]), handoffs=[handoff(speaker(), needs_approval=True)])
     runner = Runner(a)
     suspended = await runner.run("hi")
