@@ -305,7 +305,7 @@ def calls_around(key: Key) -> list[Key]:
 
 
 def is_call(key: Key) -> bool:
-    """Return whether a key is that of a tool call; the transfer of `then_transfer` is not, no model asked for it."""
+    """Return whether a key is that of a model's tool call, unlike that of `then_transfer`."""
     return _CALL_AT_END.search(key) is not None
 
 

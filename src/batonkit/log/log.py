@@ -24,7 +24,10 @@ E = TypeVar("E", bound=Event)
 
 
 class SuspendRun(BaseException):
-    """Control flow, not an error: unwinds the code that waits for an answer, or has no more log. Never catch it."""
+    """Control flow, not an error: unwinds code that waits, or whose log has ended.
+
+    Never catch it.
+    """
 
 
 class DeltaSink(Protocol):
@@ -342,7 +345,7 @@ class ReadOnlyLog(Log):
         self._ends: dict[str, str] = {}
         """The keys at which the code stopped, with the class of the event that it would have produced."""
         self._effects: set[str] = set()
-        """Those of effects."""
+        """The keys of effects at which the code stopped."""
         self.write = self._refuse
 
     def attach(self, sink: EventSink | None) -> None:
@@ -367,7 +370,7 @@ class ReadOnlyLog(Log):
         self._stop(key, kind)
 
     def check_end(self, *kinds: type[Event], besides: str = "") -> None:
-        """Check that the code has stopped because the log ends, and not because it takes another way.
+        """Check that the code has stopped only because the log ends.
 
         Args:
             *kinds: As for `unvisited`.

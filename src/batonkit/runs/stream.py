@@ -622,7 +622,7 @@ class RunStream(Generic[Out]):
 
 
 def _current_task() -> "asyncio.Task[Any] | None":
-    """Return the task that runs now; None if no event loop runs, as with `batonkit.swarm`, or if it was closed."""
+    """Return the task that runs now; None without an event loop, as with `batonkit.swarm`."""
     try:
         return asyncio.current_task()
     except RuntimeError:

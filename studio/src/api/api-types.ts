@@ -1358,6 +1358,8 @@ export interface components {
             calls_in_doubt: components["schemas"]["CallInDoubt"][];
             /** @default [] */
             original_calls: components["schemas"]["OriginalCall"][];
+            /** @default [] */
+            input_guardrails: string[];
         };
         /**
          * HistorySummary
@@ -1419,7 +1421,7 @@ export interface components {
         };
         /**
          * CallInDoubt
-         * @description A call of a tool with `effect="once"` that was begun and has no result: it may have taken effect.
+         * @description A call of a tool with `effect="once"` that may have taken effect, but has no result.
          */
         CallInDoubt: {
             event: components["schemas"]["EventRef"];
@@ -1505,6 +1507,10 @@ export interface components {
             ] | (components["schemas"]["SystemMessage"] | components["schemas"]["UserMessage"] | components["schemas"]["AssistantMessage"] | components["schemas"]["ToolMessage"]))[];
             /** @default null */
             value_changes: components["schemas"]["ValueChanges"] | null;
+            /** @default [] */
+            input_guardrails: string[];
+            /** @default [] */
+            output_guardrails: string[];
         };
         /**
          * OpenedHistory
@@ -1637,6 +1643,8 @@ export interface components {
             message_id: string;
             /** @default null */
             speech: components["schemas"]["SpeechInterval"] | null;
+            /** @default false */
+            withheld: boolean;
         };
         /**
          * ResponseTruncated

@@ -126,7 +126,7 @@ def make_runner(store: Any, ledger: Ledger) -> Runner[Any, Any]:
 
 
 class Shop:
-    """What one process does at random, until it is killed."""
+    """The acts of one process, at random, until it is killed."""
 
     def __init__(self, url: str, ledger: Ledger) -> None:
         self.store = resolve_store(url)
@@ -233,7 +233,7 @@ def fork_worker(url: str, folder: Path) -> int:
 
 
 class Figures(NamedTuple):
-    """What was tried, and everything that is wrong."""
+    """Counts of what was tried, and the violations."""
 
     runs: int
     forks: int

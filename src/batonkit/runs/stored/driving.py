@@ -118,7 +118,7 @@ async def replay_run(repository: RunRepository, events: Sequence[Event], args: R
 
 
 def _stopped(events: Sequence[Event]) -> tuple[StoppedStatus, RunError | None]:
-    """Return how a run that has not completed stopped, by its log; one that is being driven counts as suspended."""
+    """Return how an unfinished run stopped; one that is being driven counts as suspended."""
     last = next((event for event in reversed(events) if isinstance(event, (*STATUS_BY_EVENT, RunResumed))), None)
     if isinstance(last, RunFailed):
         return "failed", RunError(f"run `{run_started_event(events).run_id}` failed: {last.error_type}: {last.message}")

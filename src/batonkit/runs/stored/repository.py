@@ -260,7 +260,7 @@ class RunRepository:
         return status
 
     def leave(self, flow: TeamFlow, journal: Journal, driver: "asyncio.Task[Any] | None") -> None:
-        """Forget that this process drives a run, whether or not its end is stored and its lease released."""
+        """Forget that this process drives a run, whatever is stored of its end."""
         self._release_driver(journal)
         self.relay.leave(flow.run.id)
         self.disclaim(flow.run.id, driver)

@@ -83,7 +83,7 @@ class ThreadReader:
         return NO_THREAD if record is None else await self.read(record)
 
     async def run_before(self, started: RunStarted) -> RunRecord | None:
-        """Return the run that a run follows, or the one before it if that has been deleted; None for none."""
+        """Return the run that a run follows; if it was deleted, the one before it."""
         previous = started.previous_run_id
         record = await self._store.record(started.run_id) if previous else None
         if record is None:
@@ -141,7 +141,7 @@ def _keep(cache: OrderedDict[K, V], key: K, value: V) -> None:
 
 
 def _count_until(record: RunRecord, newest: RecordPage) -> int:
-    """Return the number of a thread's runs up to one of its last two; 0, for unknown, for others."""
+    """Return the number of runs up to one of the last two of a thread; 0 for others."""
     for later, one in enumerate(newest.records):
         if one.run_id == record.run_id and newest.total is not None:
             return newest.total - later
@@ -205,7 +205,7 @@ class _RunPages:
         self._page = deque[RunNote]()
 
     async def before(self, run: RunNote, previous: str) -> RunNote | None:
-        """Return the run that a run follows; if it has been deleted, the one before it in the thread."""
+        """Return the run that a run follows; if it was deleted, the one before it."""
         if not previous:
             return None
         earlier = await self._earlier()
@@ -227,7 +227,7 @@ class _RunPages:
         return self._page.popleft() if self._page else None
 
     async def _is_before(self, record: RunRecord, run: RunNote) -> bool:
-        """Return whether a run is the one that another run follows, and not a later one that has got its id."""
+        """Return whether a run is the one that another follows, not a later one with its id."""
         if record.thread == self._thread:
             return record.number < run.number
         # A fork follows a run of another thread.
