@@ -122,7 +122,7 @@ async def check_runs_are_forked(store: str, folder: Path) -> None:
     async with make_runner(store, world) as runner:
         await runner.runs.fork("refund", run_id="again")
         asked = await runner.resume("again", True)
-        assert asked.interrupts[0].payload["forked_from"] == "refund@5"
+        assert asked.interrupts[0].payload["forked_from"].startswith("refund@")
         assert world.effects == []
         assert (await runner.resume("again", {"run_again": True})).status == "completed"
         assert (await runner.runs.get("refund")).status == "suspended"
