@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from tests.runs.recording_store import RecordingStore
 
-from batonkit import Agent, RunContext, Runner, tool
+from batonkit import Agent, RunContext, Runner, guardrail, tool
 from batonkit.log import Event, StepCompleted, ToolReturned
-from batonkit.messages import text_of
-from batonkit.models import ModelRequest
+from batonkit.messages import Message, text_of
 from batonkit.runs import Dismiss
 from batonkit.testing import ScriptedModel, call, say, transcript
 
@@ -20,7 +19,7 @@ UNKNOWN = "The outcome of this call is unknown: it was begun, and may have taken
 class Bank:
     """Money that was really paid; a payment of 13 euros takes until it is cancelled."""
 
-    def __init__(self, *steps: Any, store: Any = "memory:", **options: Any) -> None:
+    def __init__(self, *steps: Any, store: Any = "memory:", input_guardrails: Any = (), **options: Any) -> None:
         self.paid: list[int] = []
         self.begun = asyncio.Event()
 
@@ -34,7 +33,7 @@ class Bank:
             return f"paid {euro}"
 
         self.model = ScriptedModel(steps)
-        self.agent = Agent("Clerk", model=self.model, tools=[pay])
+        self.agent = Agent("Clerk", model=self.model, tools=[pay], input_guardrails=input_guardrails)
         self.runner = Runner(self.agent, store=store)
 
     async def cancel_in_the_middle(self, run_id: str = "first", **options: Any) -> None:
@@ -46,11 +45,11 @@ class Bank:
     @property
     def read(self) -> list[str]:
         """The messages of the last model request."""
-        return texts(self.model.requests[-1])
+        return texts(self.model.requests[-1].messages)
 
 
-def texts(request: ModelRequest) -> list[str]:
-    return [text_of(message.content) for message in request.messages]
+def texts(messages: Sequence[Message]) -> list[str]:
+    return [text_of(message.content) for message in messages]
 
 
 def results(events: Sequence[Event]) -> list[str]:
@@ -201,7 +200,7 @@ async def test_a_call_inside_an_agent_that_runs_as_a_tool_is_asked_about() -> No
         await bank.begun.wait()
         await run.cancel()
     waiting = await runner.run("go on", thread="t")
-    assert UNKNOWN in texts(boss.requests[-1])
+    assert UNKNOWN in texts(boss.requests[-1].messages)
     assert waiting.interrupts[0].payload["kind"] == "unknown_outcome"
     result = await runner.resume(waiting.run_id, {"result": "paid 13"})
     assert (result.output, bank.paid) == ("done", [13])
@@ -218,7 +217,7 @@ async def test_a_call_that_ended_with_its_own_question_is_not_in_doubt() -> None
     first = await runner.run("pay", thread="t")
     await runner.runs.cancel(first.run_id)
     waiting = await runner.run("go on", thread="t")
-    assert "This call did not finish." in texts(model.requests[-1])
+    assert "This call did not finish." in texts(model.requests[-1].messages)
     assert waiting.interrupts[0].payload == "card?"
     assert (await runner.resume(waiting.run_id, "card 1")).output == "done"
 
@@ -237,3 +236,17 @@ async def test_a_failed_run_leaves_its_calls_in_doubt_too() -> None:
     assert waiting.interrupts[0].payload["kind"] == "unknown_outcome"
     result = await runner.resume(waiting.run_id, {"result": "paid"})
     assert "Clerk: pay failed -> This call of `pay` was not made" in "\n".join(transcript(result.events))
+
+
+async def test_an_agent_that_has_read_of_an_unknown_outcome_reads_the_reported_one() -> None:
+    @guardrail
+    def reads(ctx: RunContext, messages: Any) -> bool:
+        return bool(texts(messages))
+
+    bank = Bank(call("pay", euro=13), call("pay", euro=7), "done", input_guardrails=[reads])
+    await bank.cancel_in_the_middle()
+    await bank.runner.run("go on", thread="t", run_id="second")
+    result = await bank.runner.resume("second", {"run_again": True})
+    assert (result.output, bank.paid) == ("done", [13, 7])
+    assert "This call was not executed." in bank.read
+    assert UNKNOWN not in bank.read

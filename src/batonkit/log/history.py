@@ -84,6 +84,7 @@ class History:
 
     __slots__ = (
         "compacted",
+        "edits",
         "entries",
         "first_messages",
         "hidden_at",
@@ -130,6 +131,8 @@ class History:
         """The messages of the first entries, if every reader reads them as they are."""
         self.views: dict[Any, Any] = {}
         """Caches of readers, which remember how far they have read."""
+        self.edits = 0
+        """The number of times that readers had to start from the beginning."""
 
     def begin(self, *messages: Message) -> "History":
         """Return the history of a nested flow that reads nothing but these messages."""
@@ -255,12 +258,16 @@ class History:
         ]
         self._replace([entry for entry in left if entry is not None])
 
+    def note_edit(self) -> None:
+        """Let readers start from the beginning, because entries that they may have passed have changed."""
+        self.views.clear()
+        self.edits += 1
+
     def _replace(self, entries: Sequence[HistoryEntry]) -> None:
         self.entries[:] = entries
         self.hidden_at[:] = [position for position, entry in enumerate(self.entries) if entry.hidden]
-        # Readers may have passed these entries; they start from the beginning.
-        self.views.clear()
         self.first_messages = ()
+        self.note_edit()
 
 
 def _start_run(history: History, event: RunStarted, origin: Origin) -> None:
@@ -307,8 +314,7 @@ def _add_response(history: History, event: AgentResponded, origin: Origin) -> No
 def _add_result(history: History, event: ToolReturned, origin: Origin) -> None:
     for settled in event.settles:
         if settle_call(history.entries, settled, history.run_id):
-            # Readers may have passed the entry; they start from the beginning.
-            history.views.clear()
+            history.note_edit()
     response, position = keys.call_of(event.key)
     turn = history.turns.get(response)
     if turn is None:
@@ -401,8 +407,7 @@ def _end_task(history: History, event: TaskEnded, origin: Origin) -> None:
         return
     summarized = max([prefix.stop for prefix in history.compacted], default=0)
     if replace_result(history.entries, event, summarized):
-        # Readers may have passed the entry; they start from the beginning.
-        history.views.clear()
+        history.note_edit()
     else:
         history.entries.append(entry)
 
@@ -442,7 +447,7 @@ def _truncate_response(history: History, event: ResponseTruncated, origin: Origi
     for entry in reversed(history.entries):
         if entry.key == event.response_key and isinstance(entry.message, AssistantMessage):
             entry.message = event.truncate(entry.message)
-            history.views.clear()
+            history.note_edit()
             return
 
 

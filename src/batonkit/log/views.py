@@ -83,7 +83,7 @@ def view_history(history: History, origin: Origin, policy: str, *, hide_transfer
         readers = history.views.get(policy)
         if readers is None:
             readers = share_reads(history, policy == "rewritten", hide_transfers)
-        return RunningView(readers, origin, len(history.entries))
+        return RunningView(history, readers, origin, len(history.entries), history.edits)
     selection = Selection(cast("SelectedPolicy", policy), origin, hide_transfers)
     before = history.entries_for(selection.readers)
     chosen = selection.read(selection.choose(before))
@@ -324,13 +324,18 @@ class _SharedReads(Struct, eq=False):
 class RunningView(Struct):
     """A view on the whole history: own messages as they are, others rewritten or as they are."""
 
+    _history: History
     _readers: _SharedReads
     _origin: Origin
     _start: int
+    _edits: int
+    """The edits of the history that it knows."""
     _reader: _ReadPosition | None = None
 
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far."""
+        if self._edits != self._history.edits:
+            self._start_again()
         reader = self._reader
         readers = self._readers
         if reader is None:
@@ -362,6 +367,16 @@ class RunningView(Struct):
         self._reader = None
         if prefix.stop > self._start:
             self.read_summary(prefix.stop)
+
+    def _start_again(self) -> None:
+        """Read everything anew, because entries that were read have changed."""
+        history = self._history
+        readers = self._readers
+        self._edits = history.edits
+        known = history.views.get("rewritten" if readers.rewrites else "verbatim")
+        self._readers = known or share_reads(history, readers.rewrites, readers.hides)
+        # Messages of this activation may be among the first ones; they are not for the shared list.
+        self.read_summary(0)
 
     def read_summary(self, stop: int) -> None:
         """Start with a summary that covers messages of this activation.

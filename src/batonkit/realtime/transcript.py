@@ -92,7 +92,7 @@ class ActivationTranscript:
         """Remove a slot and its entries, also from the history."""
         removed = {id(entry) for entry in slot.entries}
         self._history.entries[:] = [entry for entry in self._history.entries if id(entry) not in removed]
-        self._history.views.clear()
+        self._history.note_edit()
         self.drop(slot)
 
     def end(self) -> None:
@@ -115,13 +115,13 @@ class ActivationTranscript:
             response.hidden = outcome[0].hidden
             index = next(index for index, entry in enumerate(self._history.entries) if entry is response)
             insort(self._history.hidden_at, index)
-        self._history.views.clear()
+        self._history.note_edit()
 
     def truncate(self, entry: HistoryEntry, event: ResponseTruncated) -> None:
         """Reduce an entry to the text that was heard."""
         if isinstance(entry.message, AssistantMessage):
             entry.message = event.truncate(entry.message)
-            self._history.views.clear()
+            self._history.note_edit()
 
     def messages(self) -> Iterator[Message]:
         """Return the whole conversation so far, for a new connection."""
