@@ -259,7 +259,7 @@ class History:
         self._replace([entry for entry in left if entry is not None])
 
     def note_edit(self) -> None:
-        """Let readers start from the beginning, because entries that they may have passed have changed."""
+        """Let readers start from the beginning: entries that they have read have changed."""
         self.views.clear()
         self.edits += 1
 

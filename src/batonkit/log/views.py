@@ -369,7 +369,7 @@ class RunningView(Struct):
             self.read_summary(prefix.stop)
 
     def _start_again(self) -> None:
-        """Read everything anew, because entries that were read have changed."""
+        """Read everything again, because entries that were read have changed."""
         history = self._history
         readers = self._readers
         self._edits = history.edits
