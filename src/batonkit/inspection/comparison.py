@@ -13,7 +13,7 @@ from ..messages import Usage, answer_of
 from ..runs import usage_from_events
 
 _OF_THE_RUN = frozenset(
-    ("timestamp", "run_id", "forked_from", "thread", "owner", "previous_run_id", "request", "speech")
+    ("timestamp", "run_id", "forked_from", "original_calls", "thread", "owner", "previous_run_id", "request", "speech")
 )
 """Fields in which two runs that did the same may differ."""
 

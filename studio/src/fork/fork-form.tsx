@@ -30,9 +30,12 @@ interface ActingProps {
 function Acting({ tools, text }: ActingProps) {
   if (!tools.length) return null;
   return (
-    <p role="note" class="acting">
-      {tools.map((name) => (
-        <code key={name}>{name}</code>
+    <p class="acting">
+      {tools.map((name, position) => (
+        <>
+          {position > 0 && ", "}
+          <code>{name}</code>
+        </>
       ))}{" "}
       {text}.
     </p>

@@ -1,5 +1,6 @@
 /** Events in one line. */
-import { type Event, agentOf, callText, callsOf, messageOf, textOf } from "./events";
+import { type Event, agentOf, brief, callText, callsOf, messageOf, textOf } from "./events";
+import { isOutcome } from "./outcome";
 
 /** The kind and the text of an event in the list. */
 export function describe(event: Event): [kind: string, text: string] {
@@ -73,6 +74,8 @@ export function question(event: Event): string {
   const call = event.tool_call;
   if (call && payload && typeof payload === "object" && payload.kind === "approval")
     return `allow ${callText(call)}?`;
+  if (isOutcome(payload))
+    return `has ${payload.tool}(${brief(JSON.stringify(payload.arguments))}) happened?`;
   if (payload && typeof payload === "object" && typeof payload.question === "string")
     return payload.question;
   return textOf(payload) || "waits for an answer";

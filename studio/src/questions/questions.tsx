@@ -12,10 +12,17 @@ import { detail, log } from "../state/shown-run";
 import { config } from "../state/team";
 import { Status } from "../status";
 import { ApprovalForm } from "./approval-form";
+import { isOutcome } from "../log/outcome";
+import { OutcomeForm } from "./outcome-form";
 import { QuestionForm } from "./question-form";
 
 const isApproval = (event: Event): boolean =>
   !!event.tool_call && (event.payload as { kind?: string } | null)?.kind === "approval";
+
+function formOf(event: Event) {
+  if (isApproval(event)) return ApprovalForm;
+  return isOutcome(event.payload) ? OutcomeForm : QuestionForm;
+}
 
 export function Questions() {
   const [answers, setAnswers] = useState<Record<string, unknown>>({});
@@ -50,7 +57,7 @@ export function Questions() {
     <div class="questions" role="region" aria-label="Open questions">
       {open.map((event) => {
         if (!config.value.can_write) return <QuestionText event={event} />;
-        const Form = isApproval(event) ? ApprovalForm : QuestionForm;
+        const Form = formOf(event);
         return (
           <Form
             event={event}

@@ -1,5 +1,7 @@
 """Forms of Studio: what is wrong is said at the field that it concerns."""
 
+import re
+
 from playwright.sync_api import Locator, expect
 from tests.integration.browser.pages import Open
 
@@ -100,3 +102,19 @@ def test_a_filter_says_that_its_cost_is_not_a_number(open_page: Open) -> None:
     cost.fill("1")
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.locator(".sidebar li a")).to_have_count(1)
+
+
+def test_a_fork_lists_the_tools_that_will_act_and_asks_before_the_payment(open_page: Open) -> None:
+    page = open_page("broken@1")
+    page.get_by_role("tab", name="Fork").click()
+    expect(page.locator(".acting").first).to_contain_text("refund must act once")
+    page.get_by_role("button", name="Fork and run").click()
+    expect(page.locator(".title")).to_contain_text("fork of")
+    page.get_by_role("button", name="Allow").click()
+    question = page.locator(".question")
+    expect(question).to_contain_text("shall this fork call refund(")
+    # What the original run paid is offered, so that nothing is paid again.
+    expect(page.get_by_label("Do not call it: take this result")).to_be_checked()
+    expect(question.get_by_label("Result", exact=True)).to_have_value(re.compile("EUR paid back"))
+    page.get_by_role("button", name="Answer", exact=True).click()
+    expect(page.locator(".title")).to_contain_text("completed")

@@ -234,6 +234,11 @@ def test_a_fork_runs_with_other_instructions_or_another_model(
     assert request.value.post_data_json == sent
     expect(page.locator(".question")).to_contain_text('refund(order: "D-3", amount: 80)')
     page.get_by_role("button", name="Allow").click()
+    # The refund must happen once, so the fork asks before it pays; it is not paid by default.
+    expect(page.locator(".question")).to_contain_text("shall this fork call")
+    expect(page.get_by_label("Do not call it: take this error")).to_be_checked()
+    page.get_by_label("Call it: the fork acts").check()
+    page.get_by_role("button", name="Answer").click()
     expect(page.locator(".title")).to_contain_text("completed")
     fork = page.url.partition("#")[2].partition("@")[0]
     page.goto(re.sub("#.*", f"#{fork}@3", page.url))
