@@ -92,6 +92,7 @@ async def test_the_result_of_a_return_directly_tool_is_the_output() -> None:
             "A started",
             'A: called direct({"text":"x"})',
             "A: direct -> direct x (final)",
+            'A: said "direct x"',
             "A finished",
             "run completed",
         ]
@@ -191,7 +192,8 @@ async def test_exit_ends_the_run_with_its_result() -> None:
             "A started",
             'A: called note({"text":"x"}) + exit({"final_result":"that is all"})',
             "A: note -> noted x",
-            "A: exit -> The task is ended.",
+            "A: exit -> The task is ended. (final)",
+            'A: said "that is all"',
             "A finished",
             "run completed",
         ]

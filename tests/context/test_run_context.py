@@ -293,6 +293,7 @@ async def test_without_a_listener_progress_goes_nowhere_and_costs_nothing() -> N
     assert [type(event).__name__ for event in result.events] == [
         "RunStarted",
         "AgentStarted",
+        "AgentResponded",
         "AgentFinished",
         "RunCompleted",
     ]

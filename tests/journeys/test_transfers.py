@@ -261,7 +261,8 @@ async def test_a_chain_of_then_transfer_agents() -> None:
             "Write finished",
             "Edit started",
             'Edit: called exit({"final_result":"Rome enjoys 25 °C."})',
-            "Edit: exit -> The task is ended.",
+            "Edit: exit -> The task is ended. (final)",
+            'Edit: said "Rome enjoys 25 °C."',
             "Edit finished",
             "run completed",
         ]

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
+from msgspec.structs import replace
 from tests.laws.plans import DEFAULT_WORD, AgentPlan, EdgePlan, RunPlan, TeamPlan, ToolPlan
 from tests.laws.projections import HistoryLine
 
 from batonkit.log import AgentResponded, InterruptRaised, ToolReturned
+from batonkit.log.entries import SHOWN_AS_ANSWER
 from batonkit.log.events import payload_fields
 from batonkit.messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
 
@@ -55,7 +57,7 @@ class Outcome:
     transfer: TransferRequest | None = None
     payload: dict[str, str] | None = None
     exit: str | None = None
-    answer: str | None = None
+    answer: Content | None = None
     stop: Content | None = None
     error: str | None = None
     fault: str | None = None
@@ -199,7 +201,7 @@ class Turn:
             return Outcome(exit=valid[-1], fault=fault)
         direct = self.direct_position()
         if direct is not None:
-            return Outcome(answer=text_of(self.results[direct].content), fault=fault)
+            return Outcome(answer=self.results[direct].content, fault=fault)
         return Outcome(stop=self.stop_content(), fault=fault)
 
     def stop_content(self) -> Content | None:
@@ -237,8 +239,8 @@ class Turn:
             assert result.is_error
             assert all(f"`{name}`" in text for name in self.team.tree_of(self.agent.name)), text
         elif role == "exit":
-            ends = self.outcome().exit is not None and _final_result(call.arguments) is not None
-            assert result.is_error is not ends
+            ends = self._ends_run(position)
+            assert (result.is_error, result.is_final) == (not ends, ends)
         elif role == "ordinary" and self.returned_agent(position) is None:
             expected_result = self.expected_result(position)
             assert not expected_result.waits
@@ -247,6 +249,11 @@ class Turn:
             assert text.startswith(expected_result.text), (text, expected_result)
         else:
             self._check_transfer(position, result, text)
+
+    def _ends_run(self, position: int) -> bool:
+        """Return whether the call at this position is an exit that happened."""
+        is_valid = self.role(position) == "exit" and _final_result(self.calls[position].arguments) is not None
+        return is_valid and self.outcome().exit is not None
 
     def _check_transfer(self, position: int, result: ToolReturned, text: str) -> None:
         followed_transfer = self.followed_transfer()
@@ -271,7 +278,8 @@ class Turn:
         followed_transfer = outcome.transfer
         followed = {followed_transfer.position} if followed_transfer is not None else set[int]()
         unread = {transfer.position for transfer in self.transfer_requests()} - followed | {
-            *self.positions("refused", "disabled")
+            *self.positions("refused", "disabled"),
+            *filter(self._ends_run, range(len(self.calls))),
         }
         if self.shows_input(outcome):
             # A message of its own tells the input, instead of the call and its result.
@@ -288,9 +296,12 @@ class Turn:
         results: list[HistoryLine] = []
         for position in range(len(self.calls)):
             result: Message = self.results[position].message
+            if position == direct:
+                # The agent says it when it ends, and everyone reads it there.
+                result = replace(result, content=SHOWN_AS_ANSWER)
             later = None if position in unread else result
             bare = None if position in unread | followed else result
-            results.append(HistoryLine(result, author, self.activation, later, bare, is_answer=position == direct))
+            results.append(HistoryLine(result, author, self.activation, later, bare))
         return [response, *results]
 
     def _fault(self) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import UNSET
 from tests.laws.contract import Outcome, Turn
 from tests.laws.plans import PolicyName, RunPlan, TeamPlan
 from tests.laws.projections import HistoryLine, project_history
@@ -44,6 +45,10 @@ class ExpectedEvent:
     payload: object = None
     stop: Content | None = None
     """The answer that a `tool_use_behavior` gives."""
+    said: Content | None = None
+    """The result of an exit, or of a tool, that the agent says when it ends."""
+    unsaid: Content = ""
+    """The result of a tool that the agent says after this event."""
 
 
 class LogChecker:
@@ -73,6 +78,8 @@ class LogChecker:
         self.always_approved: set[tuple[str, str]] = set()
         """Agents and their tools that a person has approved for the rest of the run."""
         self.output: Any = None
+        self.answer: tuple[Content, tuple[str, ...]] = "", ()
+        """The last answer, and the keys of the response that has said it."""
         self.is_exit = False
         self.status = "running"
 
@@ -126,9 +133,16 @@ class LogChecker:
                     self._add_line(self.input_message, is_answer=True)
                     self.input_message = None
             case RunCompleted():
-                self.status = "completed"
+                self._complete(event)
             case _:
                 raise AssertionError(f"unexpected event: {event}")
+
+    def _complete(self, event: RunCompleted) -> None:
+        self.status = "completed"
+        content, said = self.answer
+        self.output = text_of(content)
+        # A text that someone has said is not recorded again.
+        assert (event.said, event.output) == (said, UNSET if said else self.output)
 
     @property
     def agent(self) -> str:
@@ -151,12 +165,19 @@ class LogChecker:
     def _check_response(self, event: AgentResponded, expected: ExpectedEvent) -> None:
         assert event.path == self.path
         if expected.agent:
-            self._check_then_transfer(event, expected.agent)
+            self._check_then_transfer(event, expected)
+            return
+        if expected.said is not None:
+            assert (event.message, event.model) == (AssistantMessage(expected.said), "")
+            assert event.key == f"{event.origin.id}/answer"
+            self._add_line(event.message, is_answer=True)
+            self.answer = expected.said, (event.key,)
             return
         if expected.stop is not None:
             assert (event.message, event.model) == (AssistantMessage(expected.stop), "")
             self._add_line(event.message, is_answer=True)
-            self._end(text_of(expected.stop))
+            self.answer = expected.stop, (event.key,)
+            self._end()
             return
         self.model_calls += event.model_calls if self.has_middleware else 1
         self.turns_taken += 1
@@ -165,7 +186,8 @@ class LogChecker:
         self._check_request(event, is_last=is_last)
         if not event.message.tool_calls:
             self._add_line(event.message, is_answer=True)
-            self._end(text_of(event.message.content))
+            self.answer = event.message.content, (event.key,)
+            self._end()
         elif is_last:
             self.expected = [ExpectedEvent(None, error="TurnLimitError")]
         else:
@@ -195,12 +217,12 @@ class LogChecker:
         assert seen == expected, f"read:\n{seen}\nshould read:\n{expected}"
         assert {spec.name for spec in request.tools} == tools
 
-    def _check_then_transfer(self, event: AgentResponded, target: str) -> None:
+    def _check_then_transfer(self, event: AgentResponded, expected: ExpectedEvent) -> None:
         (call,) = event.message.tool_calls
         assert call.name == "transfer_to_agent"
         self._add_line(event.message, is_transfer=True)
         result = ExpectedEvent(ToolReturned, call_id=call.id)
-        self.expected = [result, *self._expect_transfer(target, call.id, "")]
+        self.expected = [result, *_to_say(expected.unsaid), *self._expect_transfer(expected.agent, call.id, "")]
         self.policy = None
 
     def _add_line(self, message: Message, *, is_answer: bool = False, is_transfer: bool = False) -> None:
@@ -295,8 +317,8 @@ class LogChecker:
                 text = json.dumps(outcome.payload, separators=(",", ":"))
                 self.input_message = UserMessage(f"For context: [{self.agent}] handed over with: {text}.")
         elif outcome.exit is not None:
-            self.output, self.is_exit = outcome.exit, True
-            self.expected = [ExpectedEvent(AgentFinished), ExpectedEvent(RunCompleted)]
+            self.answer, self.is_exit = (outcome.exit, ()), True
+            self.expected = [*_to_say(outcome.exit), ExpectedEvent(AgentFinished), ExpectedEvent(RunCompleted)]
         elif outcome.answer is not None:
             self._end(outcome.answer)
         elif outcome.stop is not None:
@@ -330,22 +352,22 @@ class LogChecker:
             ExpectedEvent(AgentStarted, target),
         ]
 
-    def _end(self, output: str) -> None:
+    def _end(self, unsaid: Content = "") -> None:
         """Expect what follows the final answer of an agent: a transfer, a return, or the end of the run."""
         then = self.team[self.agent].then
         if then is not None:
-            self.expected = [ExpectedEvent(AgentResponded, then)]
+            self.expected = [ExpectedEvent(AgentResponded, then, unsaid=unsaid)]
         elif self.return_stack:
             target = self.return_stack.pop()
             self.expected = [
+                *_to_say(unsaid),
                 ExpectedEvent(ControlTransferred, target, reason="returned"),
                 ExpectedEvent(AgentFinished),
                 ExpectedEvent(AgentStarted, target),
             ]
             self.policy = None
         else:
-            self.output = output
-            self.expected = [ExpectedEvent(AgentFinished), ExpectedEvent(RunCompleted)]
+            self.expected = [*_to_say(unsaid), ExpectedEvent(AgentFinished), ExpectedEvent(RunCompleted)]
 
     def _transfer(self, event: ControlTransferred, expected: ExpectedEvent) -> None:
         assert (event.source, event.target) == (self.agent, expected.agent)
@@ -375,7 +397,8 @@ class LogChecker:
         expected = self.expected[0]
         if expected.error:
             return [expected.error]
-        if expected.kind is AgentResponded and not expected.agent and expected.stop is None:
+        is_of_model = not expected.agent and expected.stop is None and expected.said is None
+        if expected.kind is AgentResponded and is_of_model:
             if self.model_calls >= self.run.most_model_calls:
                 return ["LimitError"]
             # A model that says nothing is asked once more, which counts but is not recorded.
@@ -397,6 +420,11 @@ class LogChecker:
             if all(agent == before for agent, before in zip(last[length:], last, strict=False)):
                 return True
         return False
+
+
+def _to_say(answer: Content) -> list[ExpectedEvent]:
+    """Return the event of an answer that no response has said; an empty one is not said."""
+    return [ExpectedEvent(AgentResponded, said=answer)] if answer else []
 
 
 def check_effects(checker: LogChecker, environment: Environment) -> None:

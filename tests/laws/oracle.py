@@ -119,7 +119,7 @@ class Oracle:
                 output = text
                 self._say(lines, path, text)
         if plan.ending == "exit":
-            return "exit", f"{plan.name} is over", False
+            return "exit", self._say_result(plan, lines, path), False
         return (
             {"none": None, "exit empty": "exit", "break": "break", "transfer": "transfer"}[plan.ending],
             output,
@@ -151,9 +151,15 @@ class Oracle:
             return "transfer", None, breaks
         if plan.ending == "exit":
             self._add_turn(lines, path, last, "The task is ended.")
-            return "exit", f"{plan.name} is over", breaks
+            return "exit", self._say_result(plan, lines, path), breaks
         self._say(lines, path, f"{plan.name} is done")
         return None, f"{plan.name} is done", breaks
+
+    def _say_result(self, plan: CustomAgent | ModelAgent, lines: list[Line], path: Path) -> str:
+        """Say what an exit gives as the result."""
+        result = f"{plan.name} is over"
+        self._say(lines, path, result)
+        return result
 
     def _add_turn(self, lines: list[Line], path: Path, message: AssistantMessage, result: str) -> None:
         (requested,) = message.tool_calls

@@ -1,7 +1,7 @@
 """A naive second implementation of the history policies, for comparison."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tests.laws.plans import PolicyName
 
@@ -13,7 +13,6 @@ from batonkit.messages import (
     UserMessage,
     is_empty,
     media_of,
-    pair_calls_with_results,
     text_of,
 )
 
@@ -43,21 +42,13 @@ def project_history(
         case "none":
             return [*(line.message for line in before if line.author is None), *own]
         case "answers":
-            kept = [_as_answer(line, reader) for line in before if line.author is None or line.is_answer]
-            return [*pair_calls_with_results(_project_earlier(kept, reader, rewrites=True, hides=True)), *own]
+            kept = [line for line in before if line.author is None or line.is_answer]
+            return [*_project_earlier(kept, reader, rewrites=True, hides=True), *own]
         case "rewritten" | "lineage":
             # Transfers only lengthen the path, so every agent before the reader is one of its ancestors.
             return [*_project_earlier(before, reader, rewrites=True, hides=hides_transfers), *own]
         case "verbatim":
             return [*_project_earlier(before, reader, rewrites=False, hides=hides_transfers), *own]
-
-
-def _as_answer(line: HistoryLine, reader: str) -> HistoryLine:
-    """Turn the reader's own direct result into an assistant message: without its call it would be invalid."""
-    if line.author != reader or not isinstance(line.message, ToolMessage):
-        return line
-    said = AssistantMessage(line.message.content)
-    return replace(line, message=said, later=said, bare=said)
 
 
 def _project_earlier(lines: Sequence[HistoryLine], reader: str, *, rewrites: bool, hides: bool) -> list[Message]:

@@ -93,9 +93,7 @@ class Oracle:
             self._transfer(kind, target)
             return True
         if kind == "finish" and own is not None:
-            result = f"result-{len(self.results)}!"
-            self.results.append(result)
-            self._respond(call("finish_task", result=result))
+            self._respond(call("finish_task", result=self._new_result()))
             self._end(own)
             return True
         if kind == "cancel" and own is not None:
@@ -103,12 +101,16 @@ class Oracle:
             self._end(own)
             return True
         if kind == "exit":
-            self._respond(call("exit", final_result="the end"))
+            self._respond(call("exit", final_result=self._new_result()))
             self.active = self.tasks[0].caller if self.tasks else self.active
             self.tasks = []
             return False
         self.script[self.active].append(f"words {len(self.requests)}")
         return self._answer()
+
+    def _new_result(self) -> str:
+        self.results.append(f"result-{len(self.results)}!")
+        return self.results[-1]
 
     def _respond(self, step: ToolCall) -> None:
         # Own ids, because the counters of a scripted model start again after a crash.

@@ -131,8 +131,10 @@ def _expected(programs: tuple[Program, Program]) -> tuple[list[str], dict[str, A
                     values[key] = [name, number]
                 case "delete":
                     values.pop(key, None)
-        if program.ending in ("none", "exit"):
-            return said, values, "over" if program.ending == "exit" else output
+        if program.ending == "exit":
+            return [*said, "over"], values, "over"
+        if program.ending == "none":
+            return said, values, output
         name = program.ending
 
 

@@ -12,7 +12,7 @@ from tests.laws.thread_notes import check_notes
 
 from batonkit import Limits, Runner, RunResult
 from batonkit.agents import Compaction, HistoryPolicy
-from batonkit.log import AgentResponded, Event, HistoryCompacted, encode_event
+from batonkit.log import AgentResponded, Event, HistoryCompacted, encode_event, keys
 from batonkit.messages import text_of
 from batonkit.models import ModelRequest
 from batonkit.stores import MemoryStore
@@ -123,13 +123,17 @@ async def _crash_everywhere(turns: tuple[Turn, ...], pick: int, compaction: Comp
 
 def model_calls(result: RunResult, length: int) -> int:
     """Return the number of model calls after the first events of a run."""
-    return sum(isinstance(event, AgentResponded) for event in result.events[length:])
+    return sum(map(_is_model_call, result.events[length:]))
+
+
+def _is_model_call(event: Event) -> bool:
+    # The result of an exit is said without a model.
+    return isinstance(event, AgentResponded) and keys.is_response(event.key)
 
 
 def _count(events: tuple[Event, ...], done: dict[str, int]) -> None:
-    for event in events:
-        if isinstance(event, AgentResponded):
-            done[event.agent] += 1
+    for event in filter(_is_model_call, events):
+        done[event.agent] += 1
 
 
 @given(turns=conversations, pick=st.integers(0, 4))

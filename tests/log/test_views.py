@@ -278,7 +278,7 @@ async def test_a_direct_result_is_an_answer() -> None:
     await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")], history="answers"), model=model).run("hi")
     assert summarize(model.requests[-1].messages) == [
         "User hi",
-        "User For context: [B] `direct` tool returned result: the direct answer.",
+        "User For context: [B] said: the direct answer.",
     ]
 
 
@@ -294,7 +294,7 @@ async def test_only_the_last_of_several_direct_results_is_an_answer() -> None:
     await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")], history="answers"), model=model).run("hi")
     assert summarize(model.requests[-1].messages) == [
         "User hi",
-        "User For context: [B] `direct` tool returned result: answer 2.",
+        "User For context: [B] said: answer 2.",
     ]
 
 

@@ -104,7 +104,7 @@ async def test_a_branchs_exit_ends_the_run_after_the_join() -> None:
     steps = [ParallelAgent("P", sub_agents=[leaves, waiting("w", gate)]), speaker("never")]
     runner = Runner(SequentialAgent("S", sub_agents=steps))
     result = await runner.run("go")
-    assert (texts(result), result.output) == (["bye", "w"], "left")
+    assert (texts(result), result.output) == (["bye", "left", "w"], "left")
     await check_replay(runner, result)
 
 

@@ -26,6 +26,7 @@ from batonkit import (
 )
 from batonkit.errors import BranchesFailedError, LimitError, OutputError, ToolFailedError
 from batonkit.log import ToolReturned
+from batonkit.log.entries import SHOWN_AS_ANSWER
 from batonkit.messages import Image, Text, ToolMessage, UserMessage, text_of
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, call, transcript
@@ -147,13 +148,14 @@ async def test_later_agents_read_the_messages_of_the_phases() -> None:
     runner = Runner(supervisor(Agent("Boss"), sub_agents=[make_trip_agent()]), model=model)
     suspended = await runner.run("Look")
     await runner.resume(suspended.run_id, "yes")
-    assert request_text(model, "Boss", 1).split("\n---\n")[-7:] == [
+    assert request_text(model, "Boss", 1).split("\n---\n")[-8:] == [
         'For context: [Planner] said: {"steps":["look"]}.',
         'For context: [Executor] called tool: `ask` with arguments: {"question":"?"}.',
         "For context: [Executor] `ask` tool returned result: yes.",
         "For context: [Executor] said: seen.",
         'For context: [Replanner] called tool: `respond` with arguments: {"response":"I looked."}.',
-        'For context: [Replanner] `respond` tool returned result: {"response":"I looked."}.',
+        f"For context: [Replanner] `respond` tool returned result: {SHOWN_AS_ANSWER}.",
+        'For context: [Replanner] said: {"response":"I looked."}.',
         "For context: [Trip] said: I looked.",
     ]
     # The transfer to the worker is not part of its objective.

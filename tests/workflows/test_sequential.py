@@ -69,7 +69,8 @@ async def test_an_exit_ends_the_sequence_and_everything_around_it(action: Exit) 
     inner = SequentialAgent("Inner", sub_agents=[speaker("b", then=action), speaker("never")])
     runner = Runner(SequentialAgent("S", sub_agents=[speaker("a"), inner, speaker("nor I")]))
     result = await runner.run("go")
-    assert (texts(result), result.output, result.status) == (["a", "b"], action.result or "b", "completed")
+    said = ["a", "b"] if action.result is None else ["a", "b", action.result]
+    assert (texts(result), result.output, result.status) == (said, said[-1], "completed")
     await check_replay(runner, result)
 
 

@@ -67,7 +67,7 @@ async def test_an_exit_ends_every_loop() -> None:
     inner = LoopAgent("In", sub_agents=[counter("c", 3, Exit("enough"))])
     runner = Runner(SequentialAgent("S", sub_agents=[LoopAgent("Out", sub_agents=[inner]), speaker("never")]))
     result = await runner.run("go")
-    assert (texts(result), result.output) == (["c1", "c2", "c3"], "enough")
+    assert (texts(result), result.output) == (["c1", "c2", "c3", "enough"], "enough")
     await check_replay(runner, result)
 
 

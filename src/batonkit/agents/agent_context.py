@@ -17,7 +17,7 @@ from ..errors import SetupError, nearest
 from ..handoffs import HandoffTarget
 from ..handoffs.routes import Routes
 from ..handoffs.tasks import TaskTools
-from ..log import Action, AgentResponded, Origin, RequestRecord, TextDelta, keys
+from ..log import Action, AgentResponded, Exit, Origin, RequestRecord, TextDelta, keys
 from ..log.entries import HistoryEntry
 from ..log.history import History
 from ..log.view import HistoryView
@@ -115,6 +115,38 @@ class RunConfig(Struct, frozen=True):
     """The `RunOptions` of one run, whose compiled agents are then its own; None for most runs."""
 
 
+class Answer(Struct, frozen=True):
+    """An output, and who said it."""
+
+    output: Any = None
+    """The output."""
+    said: tuple[keys.Key, ...] = ()
+    """The keys of the responses that said it."""
+    text: Content = ""
+    """The text; if no response has said it, the agent says it when it ends."""
+
+    @classmethod
+    def of(cls, output: Any) -> "Answer":
+        """Return an output that no response has said.
+
+        Args:
+            output: The output.
+        """
+        return cls(output, text=output if isinstance(output, str) else "")
+
+    def is_for(self, output: Any) -> bool:
+        """Return whether this is the answer with an output.
+
+        Args:
+            output: The output.
+        """
+        is_text = isinstance(output, str) and output != ""
+        return output is self.output or (is_text and output in (self.output, self.text))
+
+
+NO_ANSWER = Answer()
+
+
 class FlowOutcome(Struct, frozen=True):
     """The end of a flow of control."""
 
@@ -122,10 +154,15 @@ class FlowOutcome(Struct, frozen=True):
     """The last agent's action."""
     origin: Origin
     """The last agent's activation."""
-    output: Any
-    """The last answer: the last agent's output or, if it has none, that of an agent before it."""
+    answer: Answer
+    """The last answer: that of the last agent or, if it has none, of an agent before it."""
     first: Origin
     """The first agent's activation."""
+
+    @property
+    def output(self) -> Any:
+        """The output of the last answer."""
+        return self.answer.output
 
 
 class RecordsRequests(Protocol):
@@ -188,8 +225,10 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
     _turn_start: int
     """The position in the history where the current turn begins."""
     _flow: Flow
-    output: Any = None
-    """The output of this activation; by default the text it said last."""
+    _answer: Answer = NO_ANSWER
+    """The output of the activation, and who said it."""
+    _inner_answer: Answer = NO_ANSWER
+    """The last answer of an agent that was run inside."""
     _breaks_loop: bool = False
     """True if a tool has asked to end the loop around this agent."""
     _calls: AgentCalls
@@ -199,6 +238,25 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
     _said: int = 0
     _task: TaskTools | None = None
     """The tools with which the agent ends its task, if it works on one."""
+
+    @property
+    def output(self) -> Any:
+        """The output of this activation; by default the text it said last."""
+        return self._answer.output
+
+    @output.setter
+    def output(self, output: Any) -> None:
+        self._answer = self._answer_for(output)
+
+    def _answer_for(self, output: Any) -> Answer:
+        """Return the answer with an output, which may have been said already."""
+        known = (self._answer, self._inner_answer)
+        return next((answer for answer in known if answer.is_for(output)), Answer.of(output))
+
+    def _answer_with(self, action: Action | None) -> Answer:
+        """Return the answer of the activation if it ends with an action."""
+        result = action.result if isinstance(action, Exit) else None
+        return self._answer if result is None else self._answer_for(result)
 
     @property
     def _hooks(self) -> HookDispatcher | None:
@@ -224,7 +282,9 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
             key: Identifies this step; unique in this activation and the same on every replay.
             history: The history to continue; by default this agent's own.
         """
-        return await self._run_inner(agent, key, history=history)
+        outcome = await self._run_inner(agent, key, history=history)
+        self._inner_answer = outcome.answer
+        return outcome
 
     def _run_inner(
         self,
@@ -283,4 +343,5 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
         else:
             self._apply_changes(said.value_changes)
         self._history.apply(said, self._origin)
-        self.output = text_of(said.message.content)
+        text = text_of(said.message.content)
+        self._answer = Answer(text, (key,), text)

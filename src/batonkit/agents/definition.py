@@ -225,6 +225,11 @@ class AgentWithTools(BaseAgent[C, Out]):
     def _own_tools(self) -> tuple[Tool, ...]:
         return tuple([cast("Tool", entry) for entry in self.tools if not isinstance(entry, Toolset)])
 
+    @cached_property
+    def _output_parser(self) -> OutputParser | None:
+        """Parses the answer, if the agent has an output type."""
+        return None
+
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
         return self._tool_table.specs
 

@@ -53,6 +53,7 @@ class _ActivationContext(AgentContext[Any], kw_only=True, eq=False):
         """Record a failed attempt that the middleware handles, then the message."""
         self._before_effect()
         await super().say(content)
+        self._inner._answer = self._answer
 
 
 class _FailedAttempt(Struct):
@@ -155,7 +156,7 @@ class ActivationChain(Struct):
                 self._failed = _FailedAttempt(ctx, values, error)
             raise
         if ctx is not self.ctx:
-            self.ctx.output = ctx.output
+            self.ctx._answer = ctx._answer
             self.ctx._breaks_loop = self.ctx._breaks_loop or ctx._breaks_loop
             copy_changes(self.ctx, ctx._all_changes())
         return action

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..log import Event, RunResumed, RunStarted, UnknownEvent, encode_event, keys
-from ..log.fold import history_from_log
-from ..messages import Usage, answer_of
-from ..runs import usage_from_events
+from ..log import Event, RunResumed, encode_event, keys
+from ..messages import Usage
+from ..runs import output_from_events, usage_from_events
 
 _OF_THE_RUN = frozenset(
     ("timestamp", "run_id", "forked_from", "original_calls", "thread", "owner", "previous_run_id", "request", "speech")
@@ -25,8 +24,8 @@ class ComparedRun(Struct, frozen=True):
     """The run."""
     events: int
     """The number of its events."""
-    output: str | None
-    """Its last answer; None if it has none."""
+    output: Any
+    """Its output as JSON data; None if it has none."""
     path: tuple[str, ...]
     """The agents that were active, in order."""
     seconds: float
@@ -76,13 +75,6 @@ def agents_of(events: Sequence[Event]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def last_answer(events: Sequence[Event]) -> str | None:
-    """Return the text of the last answer in a log; None if there is none."""
-    known = [event for event in events if not isinstance(event, UnknownEvent)]
-    answers = [entry.message for entry in history_from_log(known) if entry.is_answer]
-    return answer_of(answers[-1].content) if answers else None
-
-
 def _plain_events(events: Sequence[Event]) -> list[dict[str, Any]]:
     plain: list[dict[str, Any]] = [msgspec.json.decode(encode_event(event)) for event in events]
     return [{name: value for name, value in event.items() if name not in _OF_THE_RUN} for event in plain]
@@ -94,5 +86,6 @@ def _side(id: str, events: Sequence[Event]) -> ComparedRun:
     seconds -= sum(
         [event.timestamp - before.timestamp for before, event in pairwise(events) if type(event) is RunResumed]
     )
-    output = last_answer(events) if events and isinstance(events[0], RunStarted) else None
-    return ComparedRun(id, len(events), output, agents_of(events), seconds, usage_from_events(events).total)
+    return ComparedRun(
+        id, len(events), output_from_events(events), agents_of(events), seconds, usage_from_events(events).total
+    )

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from keyword import iskeyword
 from typing import Any, cast
 
-from msgspec import Struct, to_builtins
+from msgspec import UNSET, Struct, to_builtins
 
 from ..errors import SetupError
 from ..log import AgentResponded, Event, InterruptAnswered, RunFailed, RunResumed, RunSuspended, StepCompleted, keys
 from ..log import events as types
 from ..log.log import Log
 from ..messages import AssistantMessage, ToolCall, UserMessage, text_of
+from ..runs import output_from_events
 from ..runs.opening import run_started_event
-from .comparison import last_answer
 
 _REPEATABLE = (types.RunCompleted, RunSuspended, RunFailed)
 _HEADER = '''"""Repeat a recorded run with the responses of its models. Its tools run for real."""
@@ -212,26 +212,20 @@ class _TestSource:
         if isinstance(last, RunSuspended):
             open_ids = [*Log(self._events).open_interrupts()]
             yield f"    assert [interrupt.id for interrupt in result.interrupts] == {_literal(open_ids)}"
-        elif (answer := last_answer(self._events)) is not None:
-            yield f"    assert {self._output_of(answer)} == {_literal(answer)}"
+        elif isinstance(last, types.RunCompleted):
+            yield from self._output(last)
 
-    def _output_of(self, answer: str) -> str:
-        """Return the expression for the answer as text, which not every output is."""
-        said = [event for event in self._events if isinstance(event, AgentResponded)]
-        is_output = (
-            bool(said) and not keys.is_nested(said[-1].origin.id) and text_of(said[-1].message.content) == answer
-        )
-        if is_output and not _is_json(answer):
-            return "result.output"
-        return f"{self._import('batonkit.messages', 'text_of')}(result.messages[-1].content)"
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+    def _output(self, completed: types.RunCompleted) -> Iterator[str]:
+        """Expect the output if it is text, else the text that says it."""
+        if not completed.said:
+            return
+        if completed.output is UNSET:
+            yield f"    assert result.output == {_literal(output_from_events(self._events))}"
+        else:
+            said = next(event for event in self._events if event.key == completed.said[-1])
+            assert isinstance(said, AgentResponded)
+            text = f"{self._import('batonkit.messages', 'text_of')}(result.messages[-1].content)"
+            yield f"    assert {text} == {_literal(text_of(said.message.content))}"
 
 
 def _literal(value: Any) -> str:

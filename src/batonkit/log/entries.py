@@ -14,6 +14,8 @@ EXIT_TOOL = "exit"
 """The name of the tool of `Agent(exit_tool=True)`, which ends the run."""
 FINISH_TOOL = "finish_task"
 """The name of the tool that ends a task with its result."""
+SHOWN_AS_ANSWER = "The user reads the result of this call as the answer below"
+"""The result of a call that gave the answer, as agents read it."""
 WHOLE_MESSAGE = -1
 """Used instead of a call's position: the whole message is hidden."""
 
@@ -42,6 +44,8 @@ class HistoryEntry(Struct, gc=False):
     """The response that it is, if it comes from an earlier run of the thread."""
     key: str = ""
     """The key of the event that it comes from, if that is of the run itself."""
+    gives_answer: bool = False
+    """True if it is the result of a call, and a message after it says it as the answer."""
 
     def for_others(self, *, hide_transfers: bool) -> Message | None:
         """Return the message as other activations find it; None if nothing is left of it.

@@ -508,6 +508,11 @@ class AgentFinished(Event, frozen=True):
 class RunCompleted(Event, frozen=True):
     """The run completed."""
 
+    said: tuple[str, ...] = ()
+    """The keys of the responses that are the answer."""
+    output: Any = msgspec.UNSET
+    """The output as JSON data; unset if it is the text of the only one of these responses."""
+
 
 class RunSuspended(Event, frozen=True):
     """The run waits for answers to its open interrupts."""

@@ -16,6 +16,7 @@ from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_e
 from . import keys
 from .entries import (
     EXIT_TOOL,
+    SHOWN_AS_ANSWER,
     WHOLE_MESSAGE,
     HistoryEntry,
     end_entry,
@@ -341,20 +342,26 @@ def _add_turn(history: History, turn: _OpenTurn, missing: Callable[[keys.Key], s
             continue
         entry = HistoryEntry(result.message, turn.origin, key=result.key)
         entries.append(entry)
-        if result.is_transfer_refused or result.is_task_call:
+        if result.is_transfer_refused or result.is_task_call or _is_exit(result):
             refused += (position,)
             entry.hidden = _WHOLE
         elif result.requested_agent:
             followed += (position,)
             entry.followed = _WHOLE
         has_final = has_final or result.is_final
-    if has_final and (answer := _find_answer(turn.results)) is not None:
-        entries[answer + 1].is_answer = True
+    if has_final and keys.is_response(turn.response.key) and (answer := _find_answer(turn.results)) is not None:
+        entry = entries[answer + 1]
+        entry.message = replace(entry.message, content=SHOWN_AS_ANSWER)
+        entry.gives_answer = True
     response.hidden = refused
     response.followed = followed
     if refused:
         history.hidden_at.append(len(history.entries))
     history.entries.extend(entries)
+
+
+def _is_exit(result: ToolReturned) -> bool:
+    return result.is_final and result.tool_name == EXIT_TOOL
 
 
 def _find_answer(results: Sequence[ToolReturned | None]) -> int | None:
@@ -366,7 +373,7 @@ def _find_answer(results: Sequence[ToolReturned | None]) -> int | None:
         if result.is_final:
             answer = position
         asks_for_transfer = result.requested_agent and not result.is_disabled
-        ends = not result.is_error and (result.is_task_call or result.tool_name == EXIT_TOOL)
+        ends = not result.is_error and (result.is_task_call or _is_exit(result))
         if asks_for_transfer or ends:
             return None
     return answer

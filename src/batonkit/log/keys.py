@@ -122,6 +122,11 @@ def sent_message(response: Key, id: str, part: int) -> Key:
     return f"{response}/message:{id}#{part}"
 
 
+def final_answer(scope: Key) -> Key:
+    """Return the key of the answer of an activation that no response of its agent has said."""
+    return f"{scope}/answer"
+
+
 def said(scope: Key, number: int) -> Key:
     """Return the key of the number-th message that an activation's own code added."""
     return f"{scope}/say{number}"

@@ -141,7 +141,7 @@ class Selection(Struct, frozen=True):
     def show(self, chosen: Sequence[HistoryEntry]) -> list[tuple[Message, HistoryEntry]]:
         """Return chosen entries with their messages, for a summary."""
         if self.policy == "answers":
-            # A final result stands for its turn: the call is not among the answers.
+            # The end of a task stands for its call, which is not among the answers.
             return [(as_response(entry).message, entry) for entry in chosen]
         return _show(chosen, self.origin, self.hides)
 

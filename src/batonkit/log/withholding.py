@@ -111,7 +111,7 @@ def _answering_responses(entries: Iterable[HistoryEntry]) -> Iterable[str]:
         message = entry.message
         if type(message) is ToolMessage:
             ends = message.name in _ENDING_TOOLS and not message.is_error
-            if entry.is_answer or ends:
+            if entry.gives_answer or ends:
                 yield keys.call_of(entry.key)[0]
         elif entry.is_answer and keys.ends_with(entry.key, keys.STOP):
             yield keys.parent(entry.key)

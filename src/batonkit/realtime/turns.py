@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any, assert_never
 
 from ..agents import AgentContext
+from ..agents.agent_context import Answer
 from ..agents.compiled import recorded_tool_table
 from ..agents.definition import ToolTable
 from ..agents.turn import TurnExecutor, TurnOutcome, record_result
@@ -62,7 +63,8 @@ class RunningTurns:
         message = response.message
         entry = HistoryEntry(message, self.ctx._origin, is_answer=not message.tool_calls, key=response.key)
         if message.content:
-            self.ctx.output = text_of(message.content)
+            text = text_of(message.content)
+            self.ctx._answer = Answer(text, (response.key,), text)
         if message.tool_calls:
             slot.entries.append(entry)
         else:

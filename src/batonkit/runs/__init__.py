@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from .._lazy import lazy_exports
 from .observers import EventHandler, Observer
-from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
+from .result import (
+    GuardrailResult,
+    Interrupt,
+    RunResult,
+    RunUsage,
+    StoppedStatus,
+    guardrail_results,
+    output_from_events,
+    usage_from_events,
+)
 from .rules import HandoffRules, HistoryOptions
 from .run_args import ContextFactory, ResumeArgs, RunArgs, WhenBusy
 from .runner import Runner
@@ -49,6 +58,7 @@ __all__ = [
     "StoppedStatus",
     "WhenBusy",
     "guardrail_results",
+    "output_from_events",
     "read_summaries",
     "summarize",
     "usage_from_events",

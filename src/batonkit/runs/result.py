@@ -1,21 +1,22 @@
 """The result of a run, and functions that summarise its events."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, is_typeddict, overload
 
 import msgspec
+from msgspec import UNSET
 from typing_extensions import TypeVar
 
 from .._wording import type_of
 from ..context.run_state import RunState
 from ..errors import RunError
-from ..log import AgentResponded, Event, HistoryCompacted, OpenTask, StepCompleted
+from ..log import AgentResponded, Event, HistoryCompacted, OpenTask, RunCompleted, StepCompleted
 from ..log.events import Interrupt as Interrupt
 from ..log.events import to_interrupt as to_interrupt
 from ..log.history import History
-from ..messages import Message, Usage
+from ..messages import Message, Usage, answer_of
 from ..models import to_anthropic, to_openai, to_responses
 from ..team.tasks import open_tasks
 from ..tools import GuardrailVerdict
@@ -271,6 +272,22 @@ def usage_of(event: AgentResponded | HistoryCompacted) -> Usage:
     if isinstance(event, HistoryCompacted):
         return usage
     return msgspec.structs.replace(usage, model_calls=event.model_calls + event.failed_calls)
+
+
+def output_from_events(events: Sequence[Event]) -> Any:
+    """Return the output of a run as JSON data; None if it has not completed, or has no output.
+
+    Args:
+        events: The log of the run.
+    """
+    completed = next((event for event in reversed(events) if isinstance(event, RunCompleted)), None)
+    if completed is None:
+        return None
+    if completed.output is not UNSET:
+        return completed.output
+    # A log from before outputs were recorded has neither.
+    said = [event for event in events if event.key in completed.said and isinstance(event, AgentResponded)]
+    return answer_of(said[0].message.content) if said else None
 
 
 def usage_from_events(events: Iterable[Event], before: RunUsage | None = None) -> RunUsage:

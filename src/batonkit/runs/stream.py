@@ -10,20 +10,31 @@ from time import time
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, get_args
 
+from msgspec import UNSET
 from typing_extensions import TypeVar
 
 from .._checks import check_choice
 from .._wording import error_text
-from ..agents.agent_context import FlowOutcome
+from ..agents.agent_context import Answer, FlowOutcome
 from ..agents.hooks import dispatch, maybe_await, run_with_deadline
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
-from ..errors import BatonError, LimitError, ReplayMismatchError, RunConflictError, RunError, TaskFailedError
+from ..context.values import to_json_value
+from ..errors import (
+    BatonError,
+    LimitError,
+    NotEncodableError,
+    ReplayMismatchError,
+    RunConflictError,
+    RunError,
+    TaskFailedError,
+)
 from ..log import events as types
 from ..log import keys
 from ..log.event import RUN_ORIGIN
 from ..log.log import Log, ReadOnlyLog
+from ..messages import answer_of
 from ..stores import CancelRequest, CancelWhen
 from ..team.follow import Place, TeamFlow, follow
 from ..team.tasks import last_active_agent
@@ -411,7 +422,8 @@ class RunStream(Generic[Out]):
     async def _complete(self, outcome: FlowOutcome) -> None:
         if self._cancelled_task is not None:
             self._is_cancelled_by_caller()
-        await self._finish(types.RunCompleted("completed", RUN_ORIGIN, time()), outcome=outcome)
+        said, output = recorded_answer(outcome.answer)
+        await self._finish(types.RunCompleted("completed", RUN_ORIGIN, time(), said, output), outcome=outcome)
 
     async def _end_early(self, error: BaseException, past_events: int) -> None:
         """Record why a run ends before its end; raise the error of a failed run to its caller."""
@@ -627,6 +639,17 @@ def _current_task() -> "asyncio.Task[Any] | None":
         return asyncio.current_task()
     except RuntimeError:
         return None
+
+
+def recorded_answer(answer: Answer) -> tuple[tuple[str, ...], Any]:
+    """Return who said an answer, and its output as JSON data; unset if it is what was said."""
+    if len(answer.said) == 1 and answer.output == answer_of(answer.text):
+        return answer.said, UNSET
+    try:
+        return answer.said, to_json_value("the output", answer.output)
+    except NotEncodableError:
+        # The run is over; what it has done stays done.
+        return answer.said, repr(answer.output)
 
 
 def _ending_of(error: BaseException) -> StoppedStatus:

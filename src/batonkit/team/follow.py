@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..agents import AgentContext
 from ..agents.admission import AdmittedTransfer, approve_transfer
-from ..agents.agent_context import FlowOutcome, HistoryFunction, RunConfig, RunServices
+from ..agents.agent_context import NO_ANSWER, Answer, FlowOutcome, HistoryFunction, RunConfig, RunServices
 from ..agents.composition import calls_for
 from ..agents.hooks import HookDispatcher
 from ..agents.middleware_activations import ActivationChain
@@ -27,6 +27,7 @@ from ..handoffs.routes import Route
 from ..log import (
     Action,
     AgentFinished,
+    AgentResponded,
     AgentStarted,
     BreakLoop,
     CancelTask,
@@ -39,6 +40,7 @@ from ..log import (
 )
 from ..log.history import History
 from ..log.views import Reading, recorded_reading
+from ..messages import AssistantMessage
 from ..messages.messages import call_ids_in
 from ..stores import RunRecord
 from .edges import DIRECT, EdgeView, edge_view, filter_history, find_route
@@ -120,7 +122,7 @@ class TeamFlow(Struct, eq=False):
     """The number of activations so far."""
     first: Origin | None = None
     """The first of them."""
-    answer: Any = None
+    answer: Answer = NO_ANSWER
     """The last answer of any of them."""
     breaks_loop: bool = False
     """True if a tool has asked to end the loop around the flow."""
@@ -188,7 +190,7 @@ async def follow(flow: TeamFlow, place: Place) -> FlowOutcome:
             place = await _hand_over(flow, step)
             continue
         if not await _needs_reply(flow, activation, step):
-            return step if step.output is not None or flow.answer is None else replace(step, output=flow.answer)
+            return step if step.output is not None else replace(step, answer=flow.answer)
         place = Place(activation.member, activation.ctx._origin)
 
 
@@ -321,8 +323,9 @@ async def _leave(flow: TeamFlow, activation: Activation, action: Action | None) 
     ctx = activation.ctx
     stack = flow.stack
     flow.breaks_loop = flow.breaks_loop or ctx._breaks_loop
-    if ctx.output is not None:
-        flow.answer = ctx.output
+    answer = _answer(activation, action)
+    if answer.output is not None:
+        flow.answer = answer
     if isinstance(action, Transfer):
         route = find_route(activation.member, action, ctx, flow.team)
         if route is not None and route.handoff.needs_approval is not False and not isinstance(action, AdmittedTransfer):
@@ -330,7 +333,7 @@ async def _leave(flow: TeamFlow, activation: Activation, action: Action | None) 
         return await _transfer(flow, activation, action, _follow_edge(flow, activation, action, route))
     back = stack.leave(action, ctx, activation.member.agent)
     if back is None:
-        return await _end(flow, activation, action)
+        return await _end(flow, activation, action, answer)
     if stack.result and flow.loops is not None:
         flow.loops.add_result(ctx.agent, stack.result)
     return await _transfer(flow, activation, Transfer(back), DIRECT, reason="returned")
@@ -345,11 +348,30 @@ def _follow_edge(flow: TeamFlow, activation: Activation, transfer: Transfer, rou
     return edge_view(route, transfer, flow.config.input_filter)
 
 
-async def _end(flow: TeamFlow, activation: Activation, action: Action | None) -> FlowOutcome:
+def _answer(activation: Activation, action: Action | None) -> Answer:
+    """Return the answer of an activation that ends; the agent says it now, unless it has."""
+    ctx = activation.ctx
+    answer = ctx._answer_with(action)
+    if answer.said or not answer.text:
+        return answer
+    log = ctx._run.log
+    key = keys.final_answer(ctx._scope)
+    said = log.find(key, AgentResponded) if log.has_past else None
+    if said is None:
+        if log.has_past and log.find(keys.end(ctx._scope), AgentFinished) is not None:
+            # A log from before answers were recorded: it is not amended.
+            return answer
+        said = AgentResponded(key, ctx._origin, time(), AssistantMessage(answer.text))
+        log.write(said)
+    ctx._history.apply(said, ctx._origin)
+    return replace(answer, said=(key,))
+
+
+async def _end(flow: TeamFlow, activation: Activation, action: Action | None, answer: Answer) -> FlowOutcome:
     """Record the end of the last activation, and the tasks that end with the flow."""
     ctx = activation.ctx
     stack = flow.stack
-    outcome = _outcome(flow, ctx, action)
+    outcome = _outcome(flow, ctx, action, answer)
     if stack.tasks and (type(outcome.action) is Exit or (keys.is_nested(ctx._scope) and outcome.action is not None)):
         stack.clear(ctx)
     if ctx._calls.hooks is not None:
@@ -358,14 +380,13 @@ async def _end(flow: TeamFlow, activation: Activation, action: Action | None) ->
     return outcome
 
 
-def _outcome(flow: TeamFlow, ctx: AgentContext[Any], action: Action | None) -> FlowOutcome:
+def _outcome(flow: TeamFlow, ctx: AgentContext[Any], action: Action | None, answer: Answer) -> FlowOutcome:
     if action is None and flow.breaks_loop:
         action = BreakLoop()
     if action is not None and type(action) not in (Exit, BreakLoop, Finish, CancelTask):
         valid = "Transfer(…), Exit(…), BreakLoop(), Finish(…), CancelTask(…) or None"
         raise SetupError(f"`{ctx.agent}` returned {action!r} from run; return {valid}")
-    output = action.result if type(action) is Exit and action.result is not None else ctx.output
-    return FlowOutcome(action, ctx._origin, output, flow.first or ctx._origin)
+    return FlowOutcome(action, ctx._origin, answer, flow.first or ctx._origin)
 
 
 async def _transfer(

@@ -13,7 +13,7 @@ from msgspec import Struct
 from .._checks import check_arguments, check_choice
 from .._wording import error_text, show
 from ..agents import AgentContext, AgentHooks, BaseAgent
-from ..agents.agent_context import FlowOutcome
+from ..agents.agent_context import Answer, FlowOutcome
 from ..agents.hooks import run_with_deadline
 from ..context.run_context import most_severe
 from ..context.run_state import ends_run
@@ -115,7 +115,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         self._merge(ctx, branches)
         named = zip(self._names, branches, strict=True)
         outcomes = {name: branch.outcome for name, branch in named if branch.outcome is not None}
-        ctx.output = {name: outcome.output for name, outcome in outcomes.items()}
+        said = tuple([key for outcome in outcomes.values() for key in outcome.answer.said])
+        ctx._answer = Answer({name: outcome.output for name, outcome in outcomes.items()}, said)
         return _strongest([*outcomes.values()], ctx)
 
     async def _run_all(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
@@ -225,6 +226,6 @@ def _strongest(outcomes: Sequence[FlowOutcome], ctx: AgentContext[Any]) -> Actio
         for outcome in acted:
             if type(outcome.action) is kind:
                 if kind is Exit:
-                    ctx.output = outcome.output
+                    ctx._answer = outcome.answer
                 return outcome.action
     return None

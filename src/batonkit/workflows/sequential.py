@@ -59,7 +59,7 @@ class Workflow(BaseAgent[Any, Out]):
             outcome = await ctx._run_inner(step, f"{round}{position}", after=after)
             after = outcome.first
             if outcome.output is not None:
-                ctx.output = outcome.output
+                ctx._answer = outcome.answer
             if outcome.action is not None:
                 return outcome.action, after
         return None, after

@@ -714,7 +714,7 @@ export interface components {
             /** @default null */
             summary: components["schemas"]["RunSummary"] | null;
             active_agent: string;
-            output: string | null;
+            output: unknown;
             interrupts: components["schemas"]["Interrupt"][];
             error: string | null;
             error_message: string | null;
@@ -1303,7 +1303,7 @@ export interface components {
         ComparedRun: {
             id: string;
             events: number;
-            output: string | null;
+            output: unknown;
             path: string[];
             seconds: number;
             usage: components["schemas"]["Usage"];
@@ -1970,6 +1970,9 @@ export interface components {
                 string | null
             ];
             timestamp: number;
+            /** @default [] */
+            said: string[];
+            output?: unknown;
         };
         /**
          * RunSuspended

@@ -30,6 +30,9 @@ async function load(first: string, second: string): Promise<Loaded> {
   };
 }
 
+const outputText = (output: unknown): string =>
+  typeof output === "string" ? output : output == null ? "" : JSON.stringify(output, null, 2);
+
 function Column({ events, from, run }: { events: Event[]; from: number; run: string }) {
   return (
     <ol start={from + 1}>
@@ -67,6 +70,7 @@ export function Compare({ first, second }: { first: string; second: string }) {
     );
   const { comparison } = loaded;
   const sides = [comparison.first, comparison.second];
+  const [before, after] = sides.map((side) => outputText(side.output)) as [string, string];
   const shared = comparison.shared;
   const change = (a: number, b: number, show: (value: number) => string): string =>
     `${show(b)}${a === b ? "" : ` (${b > a ? "+" : "−"}${show(Math.abs(b - a))})`}`;
@@ -123,19 +127,19 @@ export function Compare({ first, second }: { first: string; second: string }) {
         </tbody>
       </table>
       <h2>Answers</h2>
-      {comparison.first.output === comparison.second.output ? (
+      {before === after ? (
         <section class="msg same">
-          <p>{comparison.first.output ?? "Neither has an answer."}</p>
+          <p>{before || "Neither has an answer."}</p>
         </section>
       ) : (
         <section class="msg">
-          <Words before={comparison.first.output ?? ""} after={comparison.second.output ?? ""} />
+          <Words before={before} after={after} />
         </section>
       )}
       {sides.map(
         (side) =>
           side.output == null &&
-          comparison.first.output !== comparison.second.output && (
+          before !== after && (
             <p class="lead">
               <code>{side.id}</code> has no answer yet.
             </p>

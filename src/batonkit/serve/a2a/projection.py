@@ -98,9 +98,7 @@ class TaskProjection:
             case events.StepCompleted():
                 return [self._step(event, step=event.name)]
             case events.ToolReturned():
-                step = self._step(event, tool=event.tool_name, isError=event.is_error)
-                is_output = event.is_final and not keys.is_in_call(event.origin.id)
-                return [step, *(self._add_response(event, event.content, is_answer=True) if is_output else ())]
+                return [self._step(event, tool=event.tool_name, isError=event.is_error)]
             case events.AgentResponded() if not is_empty(event.message) and not keys.is_in_call(event.origin.id):
                 return self._add_response(event, event.message.content, is_answer=not event.message.tool_calls)
             case events.RunResumed():

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import ag_ui.core as agui
+from msgspec import UNSET
 
 from ... import log as events
 from ...log import keys
 from ...log.events import payload_fields
+from ...messages import answer_of
 from ...runs import usage_from_events
 from ...team.tasks import open_tasks
 from ..frontend_tools import is_frontend_call
@@ -207,7 +209,7 @@ class EventTranslator:
         """The tasks that were open before the stream."""
         self._open: dict[str, events.InterruptRaised] = {}
         self._responses: list[events.AgentResponded] = []
-        self._output: str | None = None
+        self._said = ""
         self.is_finished = False
         """True once the final event has been sent."""
         for event in past:
@@ -300,14 +302,12 @@ class EventTranslator:
     def _response(self, response: events.AgentResponded) -> _AGUIEvents:
         yield from self._message(response)
         self._responses.append(response)
-        if not keys.is_nested(response.origin.id) and not response.message.tool_calls:
-            self._output = response.text
+        if not response.message.tool_calls:
+            self._said = answer_of(response.message.content)
 
     def _returned(self, result: events.ToolReturned) -> _AGUIEvents:
         if result.call_id in self._answered:
             return
-        if result.is_final and not keys.is_nested(result.origin.id):
-            self._output = result.message.content if isinstance(result.message.content, str) else self._output
         yield agui.ToolCallResultEvent(
             message_id=f"{self._run_id}:{result.key}",
             tool_call_id=result.call_id,
@@ -356,7 +356,8 @@ class EventTranslator:
 
     def _completed(self, event: events.RunCompleted) -> _AGUIEvents:
         yield from self._close()
-        yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"), result=self._output)
+        output = self._said if event.output is UNSET else event.output
+        yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"), result=output)
 
     def _suspended(self, event: events.RunSuspended) -> _AGUIEvents:
         raised = [self._open[id] for id in event.interrupt_ids if id in self._open]

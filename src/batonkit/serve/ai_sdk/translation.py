@@ -187,8 +187,6 @@ class ChunkTranslator:
             yield from self._show(hidden, result.agent)
         if result.call_id in self._shown_calls:
             yield self._output(result)
-        if result.is_final and not keys.is_in_call(result.origin.id):
-            yield from self._say(result)
 
     def _output(self, result: events.ToolReturned) -> Chunk:
         if result.call_id in self._denied_calls:
@@ -196,18 +194,6 @@ class ChunkTranslator:
         if result.is_error:
             return _output_error(result.call_id, text_of(result.content))
         return {"type": "tool-output-available", "toolCallId": result.call_id, "output": _to_output(result.content)}
-
-    def _say(self, result: events.ToolReturned) -> Chunks:
-        """Show the result that is the agent's answer as its text."""
-        if text := text_of(result.content):
-            yield from self._start_step()
-            id = f"{self._run_id}:{result.key}"
-            for update in (
-                PartOpened("text", id, result.agent),
-                PartExtended("text", id, text),
-                PartClosed("text", id),
-            ):
-                yield from self._update(update, result.agent, ())
 
     def _raised(self, raised: events.InterruptRaised) -> Chunks:
         self._open[raised.key] = raised

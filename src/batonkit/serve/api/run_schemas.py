@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from ...inspection.comparison import last_answer
 from ...log import (
     AgentResponded,
     AgentStarted,
@@ -26,7 +25,7 @@ from ...log import (
 )
 from ...log.log import Log
 from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage
-from ...runs import Interrupt, RunSummary, summarize, usage_from_events
+from ...runs import Interrupt, RunSummary, output_from_events, summarize, usage_from_events
 from ...runs.result import to_interrupt
 from ...stores import FINISHED_STATUSES, RunRecord, RunStatus, WaitingMessage
 from ...team.tasks import last_active_agent
@@ -121,7 +120,7 @@ class RunDetail(RunView, frozen=True, kw_only=True):
     """A run with its active agent, output, open interrupts, error and usage."""
 
     active_agent: str
-    output: str | None
+    output: Any
     interrupts: tuple[Interrupt, ...]
     error: str | None
     error_message: str | None
@@ -194,7 +193,7 @@ def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Princip
     return RunDetail(
         **asdict(to_run_view(record, principal, public_summary(summarize(events), show_errors=show_errors))),
         active_agent=last_active_agent(events),
-        output=last_answer(events) if record.status == "completed" else None,
+        output=output_from_events(events),
         interrupts=tuple(map(to_interrupt, asked.values())),
         error=failed.error_type if failed is not None else None,
         error_message=None if failed is None else _failure_message(failed, show_errors=show_errors) or None,

@@ -9,7 +9,7 @@ from ... import log as events
 from ...log import keys
 from ...log.events import Interrupt, to_interrupt
 from ...log.log import Log
-from ...messages import ToolCall, Usage, text_of
+from ...messages import ToolCall, Usage
 from ...runs import usage_from_events
 from ...runs.stream import STATUS_BY_EVENT
 from ..frontend_tools import is_frontend_call
@@ -77,9 +77,7 @@ class TurnReader:
         self.has_stopped = self.has_stopped or type(item) in STATUS_BY_EVENT
         if keys.is_in_call(item.origin.id):
             return
-        if isinstance(item, events.ToolReturned) and item.is_final:
-            yield from self._say(item.key, item.agent, text_of(item.content))
-        elif isinstance(item, events.AgentResponded) and item.correction:
+        if isinstance(item, events.AgentResponded) and item.correction:
             # The agent answers again, because this does not fit its output type.
             yield from self._parts.close(item.origin.id)
             self._parts.skip(item)
