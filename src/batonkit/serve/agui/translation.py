@@ -209,11 +209,13 @@ class EventTranslator:
         """The tasks that were open before the stream."""
         self._open: dict[str, events.InterruptRaised] = {}
         self._responses: list[events.AgentResponded] = []
-        self._said = ""
+        self._answers: dict[str, str] = {}
+        """The texts of responses without calls, by the keys of their events."""
         self.is_finished = False
         """True once the final event has been sent."""
         for event in past:
             self._record(event)
+            self._note_answer(event)
             self._parts.skip(event)
         self._contents: dict[type, Callable[[Any], _AGUIEvents]] = {
             events.TextDelta: self._message,
@@ -302,8 +304,11 @@ class EventTranslator:
     def _response(self, response: events.AgentResponded) -> _AGUIEvents:
         yield from self._message(response)
         self._responses.append(response)
-        if not response.message.tool_calls:
-            self._said = answer_of(response.message.content)
+        self._note_answer(response)
+
+    def _note_answer(self, event: events.Event) -> None:
+        if isinstance(event, events.AgentResponded) and not event.message.tool_calls:
+            self._answers[event.key] = answer_of(event.message.content)
 
     def _returned(self, result: events.ToolReturned) -> _AGUIEvents:
         if result.call_id in self._answered:
@@ -356,7 +361,7 @@ class EventTranslator:
 
     def _completed(self, event: events.RunCompleted) -> _AGUIEvents:
         yield from self._close()
-        output = self._said if event.output is UNSET else event.output
+        output = self._answers.get(next(iter(event.said), "")) if event.output is UNSET else event.output
         yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"), result=output)
 
     def _suspended(self, event: events.RunSuspended) -> _AGUIEvents:
