@@ -172,7 +172,7 @@ class History:
 
         `origin` is the activation, if the event was decoded: a view recognizes its own messages by that object.
         """
-        if self.unchecked:
+        if self.unchecked.answers or self.unchecked.input:
             self.leave_before(event)
         fold = _FOLDS.get(type(event))
         if fold is not None:

@@ -33,7 +33,8 @@ class Unchecked(Struct):
 
     def start(self, activation: str, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         """Note the guardrails of an activation that begins."""
-        self.finish(activation)
+        if self.answers or self.input:
+            self.finish(activation)
         if names := set(inputs):
             self.input[activation] = names
         if any(outputs):

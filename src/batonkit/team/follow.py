@@ -323,7 +323,7 @@ async def _leave(flow: TeamFlow, activation: Activation, action: Action | None) 
     ctx = activation.ctx
     stack = flow.stack
     flow.breaks_loop = flow.breaks_loop or ctx._breaks_loop
-    answer = _answer(activation, action)
+    answer = _say_answer(activation, action)
     if answer.output is not None:
         flow.answer = answer
     if isinstance(action, Transfer):
@@ -348,7 +348,7 @@ def _follow_edge(flow: TeamFlow, activation: Activation, transfer: Transfer, rou
     return edge_view(route, transfer, flow.config.input_filter)
 
 
-def _answer(activation: Activation, action: Action | None) -> Answer:
+def _say_answer(activation: Activation, action: Action | None) -> Answer:
     """Return the answer of an activation that ends; the agent says it now, unless it has."""
     ctx = activation.ctx
     answer = ctx._answer_with(action)

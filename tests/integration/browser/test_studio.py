@@ -63,7 +63,9 @@ def test_nested_agents_are_indented(open_page: Open) -> None:
 def test_labels_do_not_overlap(open_page: Open, place: str) -> None:
     page = open_page(place)
     page.locator(".lanes .bar").first.wait_for()
+    labels = page.locator(".lanes text.label, .lanes .tick text, .lanes .fold text")
     for _ in range(4):
+        labels.first.wait_for(state="attached")
         boxes: list[dict[str, float]] = page.evaluate(
             "() => [...document.querySelectorAll('.lanes text.label, .lanes .tick text, .lanes .fold text')]"
             ".map(t => t.getBBox()).map(b => ({x: b.x, y: b.y, w: b.width, h: b.height}))"
