@@ -1,11 +1,11 @@
 """Calls of tools whose effect must happen once: those in doubt, and those of a run that a fork was copied from."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from msgspec import Struct, convert
 
+from ..messages import ToolCall
 from . import keys
 from .event import Event
 from .events import (
@@ -147,37 +147,61 @@ def idempotency_key(run_id: str, fork: ForkedFrom | None, key: keys.Key, tool: s
 
 def original_calls(events: Sequence[Event], copied: Iterable[Event]) -> tuple[OriginalCall, ...]:
     """Return the calls of a run that a fork with these copied events may make again."""
-    started = events[0]
-    assert isinstance(started, RunStarted), "a log starts with RunStarted"
+    recorded = _RecordedCalls(events)
     copied_results = {event.key for event in copied if isinstance(event, ToolReturned)}
-    results = {event.key: event for event in events if isinstance(event, ToolReturned)}
-    intents = _intents(events)
-    asked = {keys.call_with_unknown_outcome(event.key) for event in events if isinstance(event, InterruptRaised)}
-    fork = ForkedFrom(started) if started.forked_from else None
-    found: dict[str, OriginalCall] = {call.key: call for call in started.original_calls}
-    for event in events:
-        if not isinstance(event, AgentResponded):
-            continue
-        for position, call in enumerate(event.tool_calls):
-            key = keys.call(event.key, position)
-            found.pop(key, None)
-            if key in copied_results:
-                continue
-            result = results.get(key)
-            intent = intents.get(key)
-            edited = result.edited_arguments if result is not None else ""
-            arguments = edited or (call.arguments if intent is None else intent.arguments)
-            first = None if fork is None else fork.find(key, call.name, arguments)
-            run_id = started.run_id if first is None else first.run_id
-            is_once = intent is not None or key in asked
-            outcome = RecordedOutcome(result.content, result.is_error) if result is not None and is_once else None
-            found[key] = OriginalCall(key, call_digest(call.name, arguments), run_id, outcome)
+    found = {call.key: call for call in recorded.started.original_calls}
+    for key, call in recorded:
+        found.pop(key, None)
+        if key not in copied_results:
+            found[key] = recorded.original(key, call)
     return tuple(found.values())
+
+
+class _RecordedCalls:
+    """The calls of a run, with what its log says about each."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        started = events[0]
+        assert isinstance(started, RunStarted), "a log starts with RunStarted"
+        self.started = started
+        self._responses = [event for event in events if isinstance(event, AgentResponded)]
+        self._results = {event.key: event for event in events if isinstance(event, ToolReturned)}
+        self._intents = _intents(events)
+        self._asked = {
+            keys.call_with_unknown_outcome(event.key) for event in events if isinstance(event, InterruptRaised)
+        }
+        self._fork = ForkedFrom(started) if started.forked_from else None
+
+    def __iter__(self) -> Iterator[tuple[keys.Key, ToolCall]]:
+        for response in self._responses:
+            for position, call in enumerate(response.tool_calls):
+                yield keys.call(response.key, position), call
+
+    def original(self, key: keys.Key, call: ToolCall) -> OriginalCall:
+        """Return a call as a fork compares it with its own calls."""
+        arguments = self._executed_arguments(key, call)
+        first = None if self._fork is None else self._fork.find(key, call.name, arguments)
+        run_id = self.started.run_id if first is None else first.run_id
+        return OriginalCall(key, call_digest(call.name, arguments), run_id, self._outcome(key))
+
+    def _executed_arguments(self, key: keys.Key, call: ToolCall) -> str:
+        """Return the arguments of a call, as a person changed them if one did."""
+        result = self._results.get(key)
+        if result is not None and result.edited_arguments:
+            return result.edited_arguments
+        intent = self._intents.get(key)
+        return call.arguments if intent is None else intent.arguments
+
+    def _outcome(self, key: keys.Key) -> RecordedOutcome | None:
+        """Return the result of a call whose effect must happen once, if it has one."""
+        result = self._results.get(key)
+        is_once = key in self._intents or key in self._asked
+        return RecordedOutcome(result.content, result.is_error) if result is not None and is_once else None
 
 
 def _intents(events: Iterable[Event]) -> dict[keys.Key, Intent]:
     """Return the latest intents by call."""
-    intents: dict[keys.Key, Any] = {}
+    intents: dict[keys.Key, Intent] = {}
     for event in events:
         if isinstance(event, StepCompleted) and (intent := intent_of(event)) is not None:
             intents[keys.parent(event.key)] = intent
